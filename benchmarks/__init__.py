@@ -1,0 +1,1 @@
+"""Experiments and comparisons with peers; results go to ``benchmarks/results``."""

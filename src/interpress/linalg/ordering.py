@@ -1,0 +1,278 @@
+"""One factorization, every answer: kept columns, ``T`` and errors at any k."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from interpress.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """``Z ~= Z[:, kept] @ T`` with k of n columns kept.
+
+    ``T[:, kept]`` is exactly the identity. Errors are absolute norms of ``Z - Z[:, kept] @ T``.
+    """
+
+    kept: Tensor  #: (k,) column indices, most important first
+    T: Tensor  #: (k, n) interpolation matrix
+    residual: Tensor = field(repr=False)  #: ``R22``: same singular values as Z - Z[:, kept] @ T
+
+    @property
+    def k(self) -> int:
+        return self.T.shape[0]
+
+    @property
+    def n(self) -> int:
+        return self.T.shape[1]
+
+    @cached_property
+    def frobenius_error(self) -> float:
+        """``||Z - Z[:, kept] @ T||_F``."""
+        return float(torch.linalg.matrix_norm(self.residual)) if self.residual.numel() else 0.0
+
+    @cached_property
+    def spectral_error(self) -> float:
+        """``||Z - Z[:, kept] @ T||_2``, computed (not bounded) the first time it is asked for."""
+        return spectral_norm(self.residual)
+
+    @cached_property
+    def T_norm(self) -> float:
+        """``||T||_F`` of the dropped columns: how much rounding in the kept ones can grow."""
+        kept = torch.linalg.matrix_norm(self.T[:, self.kept]) if self.k else 0.0
+        return math.sqrt(max(float(torch.linalg.matrix_norm(self.T)) ** 2 - float(kept) ** 2, 0.0))
+
+    @property
+    def largest_entry(self) -> float:
+        """``max |T|``: how much an error in a kept column can grow in a dropped one."""
+        return float(self.T.abs().max()) if self.T.numel() else 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"Interpolation(k={self.k}, n={self.n}, frobenius_error={self.frobenius_error:.3g}, "
+            f"largest_entry={self.largest_entry:.3g})"
+        )
+
+
+class SvdBound(NamedTuple):
+    """What no rank-k matrix can beat, in either norm."""
+
+    spectral: float
+    frobenius: float
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """All columns of ``Z``, most important first, and the triangular factor in that order.
+
+    Nested: ``kept`` for k is the first k of ``order``, whatever k. Columns that depend on the ones
+    before them (to the factor's ``floor``) add nothing to ``T`` and never make it large.
+    """
+
+    order: Tensor  #: (n,) every column
+    independent: Tensor  #: (n,) bool, along ``order``
+    columns: Tensor  #: (n,) column order of ``R``: the independent of ``order``, then the others
+    R: Tensor  #: upper trapezoidal, ``R.T @ R == Z[:, columns].T @ Z[:, columns]``
+    floor: float  #: errors relative to ``||Z||_2`` below this are rounding
+
+    @property
+    def n(self) -> int:
+        return len(self.order)
+
+    @property
+    def numerical_rank(self) -> int:
+        """How many columns are independent to the factor's precision."""
+        return int(self._independent_before[-1])
+
+    @cached_property
+    def _independent_before(self) -> Tensor:
+        """(n + 1,) how many of the first k columns are independent."""
+        counts = self.independent.long().cumsum(0)
+        return torch.cat([counts.new_zeros(1), counts]).cpu()
+
+    @cached_property
+    def diagonal(self) -> Tensor:
+        """(n,) ``|r_jj|`` along ``order``; zero for a dependent column."""
+        values = self.R.new_zeros(self.n)
+        values[self.independent] = self.R.diagonal()[: self.numerical_rank].abs()
+        return values
+
+    @cached_property
+    def proxy_errors(self) -> Tensor:
+        """(n + 1,) ``|r_{k+1,k+1} / r_11|`` for k = 0 ... n, the paper's cheap error estimate."""
+        first = self.diagonal[:1]
+        relative = self.diagonal / torch.where(first > 0, first, 1.0)
+        return torch.cat([relative, relative.new_zeros(1)])
+
+    @cached_property
+    def frobenius_tails(self) -> Tensor:
+        """(n + 1,) ``||Z - Z[:, kept] @ T||_F`` for k = 0 ... n, exact."""
+        return self._tails(self.R.square().sum(dim=1))
+
+    def weighted_tails(self, H: Tensor) -> Tensor:
+        """(n + 1,) ``||(Z - Z[:, kept] @ T) @ U||_F`` for k = 0 ... n, ``H = U @ U.T``, exact."""
+        H = as_square(H, self.n, "H").to(self.R)[self.columns][:, self.columns]
+        return self._tails(((self.R @ H) * self.R).sum(dim=1).clamp(min=0))
+
+    def _tails(self, squares: Tensor) -> Tensor:
+        """Row i of R is lost until the i-th independent column is kept."""
+        tails = torch.cat([squares.flip(0).cumsum(0).flip(0), squares.new_zeros(1)]).sqrt()
+        tails = tails[self._independent_before.to(tails.device)]
+        tails[-1] = 0  # all kept, nothing lost
+        return tails
+
+    @cached_property
+    def spectral_norm(self) -> float:
+        """``||Z||_2``."""
+        return spectral_norm(self.R)
+
+    def spectral_tail(self, k: int) -> float:
+        """``||Z - Z[:, kept] @ T||_2 = ||R22||_2`` at this k, computed."""
+        return spectral_norm(self._R22(self._checked(k)))
+
+    @cached_property
+    def singular_values(self) -> Tensor:
+        """All min(rows, n) singular values of ``Z``, largest first."""
+        return torch.linalg.svdvals(self.R)
+
+    def svd_bound(self, k: int) -> SvdBound:
+        """The errors no rank-k approximation of any kind can go below."""
+        beyond = self.singular_values[self._checked(k) :]
+        if len(beyond) == 0:
+            return SvdBound(0.0, 0.0)
+        return SvdBound(float(beyond[0]), float(torch.linalg.vector_norm(beyond)))
+
+    def kept(self, k: int) -> Tensor:
+        """(k,) the columns to keep, most important first."""
+        return self.order[: self._checked(k)]
+
+    def at_rank(self, k: int, *, max_entry: float | None = None) -> Interpolation:
+        """The interpolation with k columns.
+
+        ``max_entry`` (more than 1; 2 is usual) bounds every ``|T|`` entry by swapping columns in
+        and out (Gu and Eisenstat's strong rank-revealing factorization); the selection is then
+        for this k alone, no longer the first k of ``order``.
+        """
+        if max_entry is not None:
+            from interpress.linalg.strong import bounded_interpolation
+
+            return bounded_interpolation(self, self._checked(k), max_entry)
+        count = int(self._independent_before[self._checked(k)])
+        kept = self.order[:k]
+        # Z[:, rest] ~= Z[:, basis] @ (R11^-1 R12)
+        coefficients = solve_upper(self.R[:count, :count], self.R[:count, count:])
+        basis = None if count == k else self.independent[:k].nonzero()[:, 0]
+        T = interpolation_matrix(kept, self.columns[count:], coefficients, basis)
+        return Interpolation(kept, T, self._R22(k))
+
+    def for_accuracy(
+        self, eps: float, *, certified: bool = True, max_entry: float | None = None
+    ) -> Interpolation:
+        """The smallest k with error at most ``eps`` relative to ``||Z||_2``.
+
+        Certified: k is raised until ``||R22||_2``, with what rounding may add, is truly at most
+        ``eps * ||Z||_2``. Otherwise the proxy ``|r_{k+1,k+1} / r_11|`` decides, which is cheaper
+        and usually, not always, too hopeful by a small factor only.
+        """
+        if not isinstance(eps, int | float) or not 0 <= eps < math.inf:
+            raise ArgumentError(f"eps={eps!r}; give a relative error of at least 0, such as 1e-3")
+        if not certified:
+            return self.at_rank(int((self.proxy_errors > eps).sum()), max_entry=max_entry)
+        allowed = eps * self.spectral_norm
+        # |r_{k+1,k+1}| <= ||R22||_2 rules out every k before this one
+        low = int((self.diagonal > allowed).sum()) if self.diagonal_decreases else 0
+        high, found = self.n, self.at_rank(self.n)
+        while low < high:
+            middle = (low + high) // 2
+            tried = self.at_rank(middle, max_entry=max_entry)
+            rounding = self.floor * self.spectral_norm * (1 + tried.T_norm)
+            if spectral_norm_at_most(tried.residual, allowed - rounding):
+                high, found = middle, tried
+            else:
+                low = middle + 1
+        return found
+
+    @cached_property
+    def diagonal_decreases(self) -> bool:
+        """True of column pivoting, not of every ordering."""
+        return bool((self.diagonal[1:] <= self.diagonal[:-1]).all())
+
+    def _R22(self, k: int) -> Tensor:
+        count = int(self._independent_before[k])
+        return self.R[count:, count:] if k < self.n else self.R[:0, :0]
+
+    def _checked(self, k: int) -> int:
+        if not isinstance(k, int) or isinstance(k, bool) or not 0 <= k <= self.n:
+            raise ArgumentError(f"k={k!r} of {self.n} columns; ask for a k from 0 to {self.n}")
+        return k
+
+    def __repr__(self) -> str:
+        return f"Ordering(n={self.n}, numerical_rank={self.numerical_rank})"
+
+
+def as_square(matrix: Tensor, n: int, name: str) -> Tensor:
+    """``matrix``, if it is a finite float n x n one."""
+    if not isinstance(matrix, Tensor) or not matrix.is_floating_point():
+        raise ArgumentError(f"{name} is not a float tensor; pass one of shape ({n}, {n})")
+    if matrix.shape != (n, n):
+        raise ArgumentError(f"{name} has shape {tuple(matrix.shape)}; it must be ({n}, {n})")
+    if not bool(matrix.isfinite().all()):
+        raise ArgumentError(f"{name} holds NaN or Inf; repair the weights it was made from")
+    return matrix
+
+
+def interpolation_matrix(
+    kept: Tensor, rest: Tensor, coefficients: Tensor, basis: Tensor | None = None
+) -> Tensor:
+    """``T`` (k x n): the identity at ``kept``, ``coefficients`` of the ``basis`` rows elsewhere."""
+    k, n = len(kept), len(rest) + coefficients.shape[0]
+    by_column = coefficients.new_zeros(n, k)  # T.T, so that one column is one contiguous row
+    if basis is None:
+        by_column[rest] = coefficients.T
+    else:
+        by_column[rest[:, None], basis] = coefficients.T
+    by_column[kept] = torch.eye(k, dtype=by_column.dtype, device=by_column.device)
+    return by_column.T
+
+
+def solve_upper(R11: Tensor, R12: Tensor) -> Tensor:
+    """``R11^-1 @ R12`` for an upper-triangular ``R11``."""
+    return torch.linalg.solve_triangular(R11, R12, upper=True)
+
+
+def _normalised_gram(matrix: Tensor) -> tuple[Tensor, float]:
+    """Gram matrix of the shorter side with unit trace, and the Frobenius norm taken out."""
+    size = float(torch.linalg.matrix_norm(matrix)) if matrix.numel() else 0.0
+    if size == 0.0:
+        return matrix.new_zeros(0, 0), 0.0
+    scaled = matrix / size
+    return (scaled @ scaled.T if scaled.shape[0] <= scaled.shape[1] else scaled.T @ scaled), size
+
+
+def spectral_norm(matrix: Tensor) -> float:
+    """``||matrix||_2``; the largest eigenvalue of a Gram matrix has full relative precision."""
+    gram, size = _normalised_gram(matrix)
+    if size == 0.0:
+        return 0.0
+    return size * math.sqrt(max(float(torch.linalg.eigvalsh(gram)[-1]), 0.0))
+
+
+def spectral_norm_at_most(matrix: Tensor, bound: float) -> bool:
+    """Whether ``||matrix||_2 <= bound``, by one Cholesky instead of an eigenvalue problem.
+
+    ``bound**2 * I - M M'`` has a Cholesky factor exactly when no singular value exceeds the bound.
+    """
+    gram, size = _normalised_gram(matrix)
+    if size <= bound:
+        return True
+    if bound <= 0:
+        return False
+    shifted = -gram
+    shifted.diagonal().add_((bound / size) ** 2)
+    return int(torch.linalg.cholesky_ex(shifted).info) == 0

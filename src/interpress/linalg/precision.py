@@ -1,0 +1,67 @@
+"""Which arithmetic a device is good at, and how small a number each route can still see."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from interpress.errors import DataError
+
+EPS64 = torch.finfo(torch.float64).eps
+EPS32 = torch.finfo(torch.float32).eps
+
+# Squares must stay finite and normal in float64, with room for sums over many rows.
+LARGEST, SMALLEST = 1e140, 1e-140
+
+# NVIDIA chips whose float64 units run at half the float32 rate (P100, V100, A100, H100/H200, B200).
+# Every other one runs float64 at 1/32 or 1/64 of it, or slower.
+_FAST_FLOAT64 = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
+_FAST_FLOAT64_AMD = ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942")
+
+
+def has_float64(device: torch.device) -> bool:
+    """Whether the device can hold float64 at all (Apple's MPS cannot)."""
+    return device.type != "mps"
+
+
+def has_fast_float64(device: torch.device) -> bool:
+    """Whether float64 matrix products cost only a small multiple of float32 ones."""
+    if device.type == "cpu":
+        return True
+    if device.type != "cuda":
+        return False
+    properties = torch.cuda.get_device_properties(device)
+    if torch.version.hip:
+        return properties.gcnArchName.startswith(_FAST_FLOAT64_AMD)
+    return (properties.major, properties.minor) in _FAST_FLOAT64
+
+
+def gram_floor(n: int) -> float:
+    """Smallest |r_kk / r_11| a float64 Gram matrix of n columns still resolves.
+
+    The Gram matrix holds r_kk**2, with rounding of a few sqrt(n) * eps: the square root of that
+    is about 1e-7 at n = 128, which is the rounding already present in float32 activations.
+    """
+    return math.sqrt(4.0 * math.sqrt(n) * EPS64)
+
+
+def root_floor(n: int, dtype: torch.dtype) -> float:
+    """Smallest |r_kk / r_11| an orthogonal factorization in ``dtype`` still resolves."""
+    return 4.0 * EPS32 if dtype == torch.float32 else 4.0 * math.sqrt(n) * EPS64
+
+
+def check_range(matrix: Tensor) -> None:
+    """float64 alone can hold numbers whose squares leave its range; refuse those, NaN and Inf."""
+    largest = float(torch.linalg.vector_norm(matrix, ord=math.inf)) if matrix.numel() else 0.0
+    if not math.isfinite(largest):
+        bad = (~matrix.isfinite()).nonzero()
+        row, column = bad[0].tolist()
+        raise DataError(
+            f"the matrix holds {len(bad)} NaN or Inf entries, the first at row {row}, column "
+            f"{column}; drop or repair them"
+        )
+    if largest > LARGEST or 0 < largest < SMALLEST:
+        raise DataError(
+            f"the largest magnitude is {largest:.1e}, whose square leaves float64; scale the data "
+            f"into [{SMALLEST:g}, {LARGEST:g}] (the interpolation matrix does not change)"
+        )

@@ -1,0 +1,180 @@
+"""The public function: any input a user may hand over, and properties that always hold."""
+
+import doctest
+
+import numpy as np
+import pytest
+import scipy.linalg.interpolative
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import interpress
+from benchmarks.matrices import FAMILIES
+from interpress.errors import ArgumentError, DataError
+from interpress.linalg import column_ordering, interpolative
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> Tensor:
+    """Any shape, rank, decay and scale; some columns repeated, some zero."""
+    rows, n = draw(st.integers(1, 40)), draw(st.integers(1, 30))
+    core = draw(st.integers(0, min(rows, n)))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    decay = torch.logspace(0, -draw(st.floats(0, 8)), core, dtype=torch.float64)
+    left = torch.randn(rows, core, generator=generator, dtype=torch.float64)
+    right = torch.randn(core, n, generator=generator, dtype=torch.float64)
+    A = (left * decay) @ right
+    for target in draw(st.lists(st.integers(0, n - 1), max_size=3)):
+        A[:, target] = A[:, draw(st.integers(0, n - 1))] * draw(st.sampled_from([0.0, 1.0, -2.0]))
+    return A * 10.0 ** draw(st.integers(-20, 20))
+
+
+@settings(max_examples=150, deadline=None)
+@given(matrices(), st.data())
+def test_every_rank_of_every_matrix(A: Tensor, data: st.DataObject) -> None:
+    n = A.shape[1]
+    k = data.draw(st.integers(0, n))
+    found = interpress.interpolative_decomposition(A, k=k)
+    norm = float(torch.linalg.matrix_norm(A))
+    error = A - A[:, found.kept] @ found.T
+    assert found.T.shape == (k, n)
+    assert len(set(found.kept.tolist())) == k
+    assert torch.equal(found.T[:, found.kept], torch.eye(k, dtype=A.dtype))
+    true = float(torch.linalg.matrix_norm(error))
+    assert true == pytest.approx(found.frobenius_error, rel=1e-6, abs=1e-12 * norm)
+    best = torch.linalg.svdvals(A)[k:]
+    assert true >= float(torch.linalg.vector_norm(best)) - 1e-12 * norm
+    # column pivoting cannot be worse than this (Gu and Eisenstat, theorem 7.2)
+    if k and len(best):
+        assert float(torch.linalg.matrix_norm(error, 2)) <= 2.0**k * n * float(best[0]) + 1e-11 * norm
+    if k == n:
+        assert true == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(matrices(), st.floats(0, 1))
+def test_every_accuracy_of_every_matrix(A: Tensor, eps: float) -> None:
+    found = interpress.interpolative_decomposition(A, eps=eps)
+    error = A - A[:, found.kept] @ found.T
+    norm = float(torch.linalg.matrix_norm(A, 2))
+    assert float(torch.linalg.matrix_norm(error, 2)) <= eps * norm * (1 + 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(matrices(), st.floats(1.05, 5), st.data())
+def test_every_bound_on_T(A: Tensor, bound: float, data: st.DataObject) -> None:
+    k = data.draw(st.integers(0, A.shape[1]))
+    found = interpress.interpolative_decomposition(A, k=k, max_entry=bound)
+    assert found.k == k
+    assert found.largest_entry <= bound * (1 + 1e-7)
+    error = A - A[:, found.kept] @ found.T
+    norm = float(torch.linalg.matrix_norm(A))
+    true = float(torch.linalg.matrix_norm(error))
+    assert true == pytest.approx(found.frobenius_error, rel=1e-6, abs=1e-11 * norm)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_worse_than_scipy_interpolative(name: str) -> None:
+    A, k = FAMILIES[name](64, 0), 16
+    index, projection = scipy.linalg.interpolative.interp_decomp(A.numpy(), k, rand=False)
+    theirs = scipy.linalg.interpolative.reconstruct_matrix_from_id(
+        A.numpy()[:, index[:k]], index, projection
+    )
+    found = interpress.interpolative_decomposition(A, k=k)
+    ours = A - A[:, found.kept] @ found.T
+    norm = np.linalg.norm(A)
+    assert np.linalg.norm(ours) <= 1.05 * np.linalg.norm(A.numpy() - theirs) + 1e-13 * norm
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_result_has_the_dtype_of_the_input(dtype: torch.dtype) -> None:
+    A = FAMILIES["activations"](16, 0).to(dtype)
+    found = interpress.interpolative_decomposition(A, k=8)
+    assert found.T.dtype == dtype
+    A = A.double()
+    error = float(torch.linalg.matrix_norm(A - A[:, found.kept] @ found.T.double()))
+    assert error <= found.frobenius_error + 4 * torch.finfo(dtype).eps * float(A.norm())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_numpy_goes_in(dtype: type, layout: str) -> None:
+    A = np.asarray(FAMILIES["decaying"](20, 0), dtype=dtype, order=layout)
+    before = A.copy()
+    found = interpress.interpolative_decomposition(A, eps=1e-2)
+    error = np.linalg.norm(A.astype(float) - A.astype(float)[:, found.kept] @ found.T.double().numpy(), 2)
+    assert error <= (1e-2 + 4 * np.finfo(dtype).eps) * np.linalg.norm(A.astype(float), 2)
+    np.testing.assert_array_equal(A, before)
+
+
+def test_inputs_are_untouched_and_gradients_stay_out() -> None:
+    A = torch.randn(30, 10, requires_grad=True)
+    before = A.detach().clone()
+    found = interpress.interpolative_decomposition(A, k=5)
+    assert not found.T.requires_grad
+    assert torch.equal(A, before)
+    assert A.grad is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "give exactly one of k= and eps=; got neither"),
+        ({"k": 2, "eps": 0.1}, "got both k=2 and eps=0.1"),
+        ({"k": 7}, "k=7 of 6 columns; ask for a k from 0 to 6"),
+        ({"k": -1}, "k=-1 of 6 columns"),
+        ({"k": 2.0}, "k=2.0 of 6 columns"),
+        ({"eps": -0.1}, "eps=-0.1; give a relative error of at least 0"),
+        ({"k": 2, "max_entry": 0.9}, "max_entry=0.9; the bound must be more than 1"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, float], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        interpress.interpolative_decomposition(torch.randn(9, 6), **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("A", "message"),
+    [
+        (torch.ones(3, 3, dtype=torch.int64), "dtype torch.int64; convert it to a real float dtype"),
+        (torch.ones(3, 3, dtype=torch.complex64), "dtype torch.complex64"),
+        (np.ones((3, 3), dtype=int), "dtype torch.int64"),
+        (np.ones((3, 3), dtype=complex), "dtype complex128"),
+        (np.array([["a"]]), "dtype <U1"),
+        (torch.ones(3), r"shape \(3,\); pass a matrix"),
+        (torch.ones(2, 3, 4), r"shape \(2, 3, 4\)"),
+        (torch.ones(0, 3), r"empty, shape \(0, 3\); pass at least one row"),
+        (torch.ones(3, 0), r"empty, shape \(3, 0\)"),
+        ([[1.0, 2.0]], "A is a list; pass a torch.Tensor or a NumPy array"),
+    ],
+)
+def test_bad_matrices(A: object, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        interpress.interpolative_decomposition(A, k=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", [(30, 10), (5, 10)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_nan_and_inf_are_located(shape: tuple[int, int], dtype: torch.dtype) -> None:
+    A = torch.randn(shape, dtype=dtype)
+    A[3, 4] = torch.nan
+    with pytest.raises(DataError, match=r"NaN or Inf.*row 3, (column|channel) 4"):
+        interpress.interpolative_decomposition(A, k=1)
+
+
+def test_the_ordering_answers_for_every_k_without_another_pass() -> None:
+    A = FAMILIES["activations"](64, 0)
+    ordering = column_ordering(A)
+    for k in (1, 20, 64):
+        found = interpress.interpolative_decomposition(A, k=k)
+        assert torch.equal(found.kept, ordering.kept(k))
+        assert torch.equal(found.T, ordering.at_rank(k).T)
+
+
+def test_the_docstring_example_runs() -> None:
+    torch.manual_seed(0)
+    results = doctest.testmod(interpolative, extraglobs={"torch": torch})
+    assert results.attempted >= 4
+    assert results.failed == 0

@@ -1,0 +1,94 @@
+"""Weight-aware ordering: greedy on what the next layer makes of the error."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.matrices import FAMILIES
+from interpress.errors import ArgumentError
+from interpress.linalg import FactorStream, RFactor, order_by_pivoting, order_by_weights
+
+
+def weights(n: int, outputs: int, seed: int = 5) -> Tensor:
+    return torch.randn(n, outputs, generator=torch.Generator().manual_seed(seed)).double()
+
+
+def brute_force(Z: Tensor, U: Tensor, steps: int) -> list[int]:
+    """Try every next column and solve the least-squares problem anew."""
+    kept: list[int] = []
+    for _ in range(steps):
+        errors = {}
+        for j in set(range(Z.shape[1])) - set(kept):
+            chosen = Z[:, [*kept, j]]
+            T = torch.linalg.lstsq(chosen, Z).solution
+            errors[j] = float(torch.linalg.matrix_norm((Z - chosen @ T) @ U))
+        kept.append(min(errors, key=errors.__getitem__))
+    return kept
+
+
+@pytest.mark.parametrize("outputs", [3, 40])
+def test_greedy_choice_is_the_brute_force_one(outputs: int) -> None:
+    Z, U = FAMILIES["activations"](24, 2), weights(24, outputs)
+    ordering = order_by_weights(RFactor.from_gram(Z.T @ Z, len(Z)), U @ U.T)
+    steps = 12 if outputs == 40 else 6
+    assert ordering.order[:steps].tolist() == brute_force(Z, U, steps)
+
+
+@pytest.mark.parametrize("source", ["gram", "root"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_weighted_tails_are_the_true_errors(name: str, source: str) -> None:
+    Z, U = FAMILIES[name](70, 0), weights(70, 20)
+    factor = RFactor.from_root(Z, len(Z))
+    if source == "gram":
+        factor = RFactor.from_gram(Z.T @ Z, len(Z))
+    ordering = order_by_weights(factor, U @ U.T)
+    tails = ordering.weighted_tails(U @ U.T)
+    assert sorted(ordering.order.tolist()) == list(range(70))
+    size = ordering.spectral_norm * float(torch.linalg.matrix_norm(U))
+    for k in (0, 1, 10, 35, 69, 70):
+        found = ordering.at_rank(k)
+        true = float(torch.linalg.matrix_norm((Z - Z[:, found.kept] @ found.T) @ U))
+        rounding = factor.floor * (1 + found.T_norm)
+        assert rounding < 1e-3
+        assert true == pytest.approx(float(tails[k]), rel=1e-6, abs=rounding * size)
+
+
+def test_it_beats_pivoting_where_the_weights_matter() -> None:
+    Z, U = FAMILIES["activations"](128, 0), weights(128, 10)
+    H = U @ U.T
+    factor = RFactor.from_gram(Z.T @ Z, len(Z))
+    ours = order_by_weights(factor, H).weighted_tails(H)
+    plain = order_by_pivoting(factor).weighted_tails(H)
+    assert bool((ours[8:64] < plain[8:64]).all())
+
+
+def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    Z, U = FAMILIES["activations"](150, 0), weights(150, 300)
+    factor = RFactor.from_gram(Z.T @ Z, len(Z))
+    blocked = order_by_weights(factor, U @ U.T)
+    monkeypatch.setattr("interpress.linalg.cholesky._BLOCK", 1000)
+    whole = order_by_weights(factor, U @ U.T)
+    assert torch.equal(blocked.order[:100], whole.order[:100])
+
+
+def test_the_scale_of_the_weights_does_not_matter() -> None:
+    Z, U = FAMILIES["activations"](40, 0), weights(40, 40)
+    factor = RFactor.from_gram(Z.T @ Z, len(Z))
+    orders = [order_by_weights(factor, c * U @ U.T).order for c in (1e-30, 1.0, 1e30)]
+    assert torch.equal(orders[0], orders[1])
+    assert torch.equal(orders[2], orders[1])
+
+
+@pytest.mark.parametrize(
+    ("H", "message"),
+    [
+        (torch.zeros(3, 3), "H is zero: nothing reads these channels"),
+        (torch.eye(4), r"H has shape \(4, 4\); it must be \(3, 3\)"),
+        (torch.eye(3).long(), "H is not a float tensor"),
+        (torch.full((3, 3), float("nan")), "H holds NaN or Inf"),
+    ],
+)
+def test_bad_weights(H: Tensor, message: str) -> None:
+    factor = FactorStream(3).add(torch.randn(9, 3)).factor()
+    with pytest.raises(ArgumentError, match=message):
+        order_by_weights(factor, H)
