@@ -40,7 +40,7 @@ def activations(n: int, seed: int = 0) -> Tensor:
 
 
 def kahan(n: int, seed: int = 0) -> Tensor:
-    """Kahan's triangle, on which column pivoting is misled (perturbed so that pivots are unique)."""
+    """Kahan's triangle, which misleads column pivoting (perturbed so that pivots are unique)."""
     angle = 1.2
     s, c = np.sin(angle), np.cos(angle)
     upper = torch.eye(n, dtype=torch.float64) - c * torch.ones(n, n).double().triu(1)

@@ -8,6 +8,7 @@ usual alternative of keeping the neurons with the largest weights.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -48,7 +49,7 @@ def train(images: Tensor, labels: Tensor, console: Console, epochs: int = 60) ->
     """A multilayer perceptron, a few seconds on a CPU."""
     torch.manual_seed(0)
     layers: list[nn.Module] = []
-    for narrow, wide in zip(WIDTHS[:-1], WIDTHS[1:], strict=True):
+    for narrow, wide in itertools.pairwise(WIDTHS):
         layers += [nn.Linear(narrow, wide), nn.ReLU()]
     model = nn.Sequential(*layers[:-1])
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=1e-2)

@@ -17,7 +17,10 @@ FORMAT_VERSION = 1
 
 
 def save_tensors(
-    path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor], fields: Mapping[str, str]
+    path: str | os.PathLike[str],
+    kind: str,
+    tensors: Mapping[str, Tensor],
+    fields: Mapping[str, str],
 ) -> None:
     """Write one file; an interrupt or a full disk leaves whatever was there before."""
     target = Path(path)
@@ -52,7 +55,8 @@ def load_tensors(
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise StorageError(
-            f"{source} is not a readable safetensors file ({error}); it may be cut short, save it again"
+            f"{source} is not a readable safetensors file ({error}); it may be cut short: "
+            "save it again"
         ) from error
     found, version = fields.pop("interpress", "nothing of ours"), fields.pop("version", "0")
     if found != kind:

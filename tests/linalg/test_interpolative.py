@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.linalg.interpolative
 import torch
+from benchmarks.matrices import FAMILIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 import interpress
-from benchmarks.matrices import FAMILIES
 from interpress.errors import ArgumentError, DataError
 from interpress.linalg import column_ordering, interpolative
 
@@ -48,7 +48,9 @@ def test_every_rank_of_every_matrix(A: Tensor, data: st.DataObject) -> None:
     assert true >= float(torch.linalg.vector_norm(best)) - 1e-12 * norm
     # column pivoting cannot be worse than this (Gu and Eisenstat, theorem 7.2)
     if k and len(best):
-        assert float(torch.linalg.matrix_norm(error, 2)) <= 2.0**k * n * float(best[0]) + 1e-11 * norm
+        assert (
+            float(torch.linalg.matrix_norm(error, 2)) <= 2.0**k * n * float(best[0]) + 1e-11 * norm
+        )
     if k == n:
         assert true == 0
 
@@ -104,7 +106,9 @@ def test_numpy_goes_in(dtype: type, layout: str) -> None:
     A = np.asarray(FAMILIES["decaying"](20, 0), dtype=dtype, order=layout)
     before = A.copy()
     found = interpress.interpolative_decomposition(A, eps=1e-2)
-    error = np.linalg.norm(A.astype(float) - A.astype(float)[:, found.kept] @ found.T.double().numpy(), 2)
+    error = np.linalg.norm(
+        A.astype(float) - A.astype(float)[:, found.kept] @ found.T.double().numpy(), 2
+    )
     assert error <= (1e-2 + 4 * np.finfo(dtype).eps) * np.linalg.norm(A.astype(float), 2)
     np.testing.assert_array_equal(A, before)
 
@@ -138,7 +142,10 @@ def test_bad_arguments(arguments: dict[str, float], message: str) -> None:
 @pytest.mark.parametrize(
     ("A", "message"),
     [
-        (torch.ones(3, 3, dtype=torch.int64), "dtype torch.int64; convert it to a real float dtype"),
+        (
+            torch.ones(3, 3, dtype=torch.int64),
+            "dtype torch.int64; convert it to a real float dtype",
+        ),
         (torch.ones(3, 3, dtype=torch.complex64), "dtype torch.complex64"),
         (np.ones((3, 3), dtype=int), "dtype torch.int64"),
         (np.ones((3, 3), dtype=complex), "dtype complex128"),

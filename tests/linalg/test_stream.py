@@ -95,7 +95,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cut short"):
         FactorStream.load(path)
     path.write_bytes(whole.replace(b'"version":"1"', b'"version":"9"'))
-    with pytest.raises(StorageError, match="format version 9.*upgrade"):
+    with pytest.raises(StorageError, match=r"format version 9.*upgrade"):
         FactorStream.load(path)
     path.write_bytes(whole.replace(b'"factor-stream"', b'"factor-cheese"'))
     with pytest.raises(StorageError, match="holds 'factor-cheese'"):
@@ -196,7 +196,7 @@ def test_an_interrupt_leaves_no_trace(route: Route, monkeypatch: pytest.MonkeyPa
     stream = FactorStream(4, route=route).add(rows(10, 4))
     before = stream.factor().R
 
-    def interrupted(batch: Tensor, limit: int):  # noqa: ANN202
+    def interrupted(batch: Tensor, limit: int):
         yield batch[:5]
         raise KeyboardInterrupt
 
@@ -237,25 +237,32 @@ def test_float64_beyond_its_squares_is_refused_with_the_remedy() -> None:
         (lambda: FactorStream(3).add(torch.ones(2, 3).long()), "int64; convert them to a float"),
         (lambda: FactorStream(3).add(torch.ones(0, 3)), r"empty batch of shape \(0, 3\)"),
         (lambda: FactorStream(3).add(torch.ones(2, 4)), "has 4 channels, this stream has 3"),
-        (lambda: FactorStream(3).add(torch.ones(2, 3), dim=2), r"dim=2 of a tensor of shape \(2, 3\)"),
+        (
+            lambda: FactorStream(3).add(torch.ones(2, 3), dim=2),
+            r"dim=2 of a tensor of shape \(2, 3\)",
+        ),
         (lambda: FactorStream(3).add(torch.tensor(1.0)), "dim=-1 of a tensor"),
         (lambda: FactorStream(3).merge(FactorStream(4)), "4 columns into one of 3; merge streams"),
         (
-            lambda: FactorStream(3, route="gram")
-            .add(torch.ones(2, 3))
-            .merge(FactorStream(3, route="tsqr").add(torch.ones(2, 3))),
+            lambda: (
+                FactorStream(3, route="gram")
+                .add(torch.ones(2, 3))
+                .merge(FactorStream(3, route="tsqr").add(torch.ones(2, 3)))
+            ),
             "float64 tsqr stream into a float64 gram one; create both with the same route",
         ),
         (
-            lambda: FactorStream(3, route="tsqr")
-            .add(torch.ones(2, 3))
-            .merge(FactorStream(3, route="tsqr", dtype=torch.float32).add(torch.ones(2, 3))),
+            lambda: (
+                FactorStream(3, route="tsqr")
+                .add(torch.ones(2, 3))
+                .merge(FactorStream(3, route="tsqr", dtype=torch.float32).add(torch.ones(2, 3)))
+            ),
             "float32 tsqr stream into a float64 tsqr one",
         ),
         (lambda: RFactor(rows=3, floor=0.0), "exactly one of gram= and root="),
     ],
 )
-def test_bad_arguments_name_the_value_and_the_remedy(call, message: str) -> None:  # noqa: ANN001
+def test_bad_arguments_name_the_value_and_the_remedy(call, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         call()
 
@@ -283,11 +290,15 @@ MILLION = """
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read on Linux")
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="peak memory is read on Linux"
+)
 @pytest.mark.parametrize(("route", "count"), [("gram", 1_000_000), ("tsqr", 100_000)])
 def test_memory_does_not_grow_with_the_rows(route: str, count: int) -> None:
     script = textwrap.dedent(MILLION.format(route=route, rows=count))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     report = json.loads(done.stdout)
     assert report["rows"] == count
     assert report["extra"] < 100, report  # megabytes

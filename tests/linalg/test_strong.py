@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-
 from benchmarks.matrices import FAMILIES
+
 from interpress.errors import ArgumentError
 from interpress.linalg import RFactor, column_ordering, interpolative_decomposition, order_as_given
 from interpress.linalg.strong import _exchange, _swap

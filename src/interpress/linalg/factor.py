@@ -52,6 +52,7 @@ class RFactor:
 
     @property
     def device(self) -> torch.device:
+        """Where the factor lives."""
         return self._form.device
 
     @property

@@ -12,6 +12,9 @@ from torch import Tensor
 
 from interpress.errors import ArgumentError
 
+# Where T is so large that rounding in it is of this size, relative to Z, a smaller T is as exact.
+_ROUNDING = 1e-3
+
 
 @dataclass(frozen=True)
 class Interpolation:
@@ -26,10 +29,12 @@ class Interpolation:
 
     @property
     def k(self) -> int:
+        """How many columns are kept."""
         return self.T.shape[0]
 
     @property
     def n(self) -> int:
+        """How many columns there were."""
         return self.T.shape[1]
 
     @cached_property
@@ -83,6 +88,7 @@ class Ordering:
 
     @property
     def n(self) -> int:
+        """How many columns there are."""
         return len(self.order)
 
     @property
@@ -165,11 +171,15 @@ class Ordering:
             return bounded_interpolation(self, self._checked(k), max_entry)
         count = int(self._independent_before[self._checked(k)])
         kept = self.order[:k]
-        # Z[:, rest] ~= Z[:, basis] @ (R11^-1 R12)
-        coefficients = solve_upper(self.R[:count, :count], self.R[:count, count:])
+        R11, R12, R22 = self.R[:count, :count], self.R[:count, count:], self._R22(k)
+        coefficients = solve_upper(R11, R12)  # Z[:, rest] ~= Z[:, basis] @ (R11^-1 R12)
+        size = float(torch.linalg.matrix_norm(coefficients)) if coefficients.numel() else 0.0
+        if not self.floor * size < _ROUNDING and k < self.n:
+            coefficients = solve_truncated(R11, R12, self.floor)
+            R22 = torch.cat([R12 - R11 @ coefficients, R22])
         basis = None if count == k else self.independent[:k].nonzero()[:, 0]
         T = interpolation_matrix(kept, self.columns[count:], coefficients, basis)
-        return Interpolation(kept, T, self._R22(k))
+        return Interpolation(kept, T, R22)
 
     def for_accuracy(
         self, eps: float, *, certified: bool = True, max_entry: float | None = None
@@ -244,6 +254,13 @@ def interpolation_matrix(
 def solve_upper(R11: Tensor, R12: Tensor) -> Tensor:
     """``R11^-1 @ R12`` for an upper-triangular ``R11``."""
     return torch.linalg.solve_triangular(R11, R12, upper=True)
+
+
+def solve_truncated(R11: Tensor, R12: Tensor, floor: float) -> Tensor:
+    """The smallest least-squares solution, for an ``R11`` that is singular to working precision."""
+    U, sizes, Vh = torch.linalg.svd(R11)
+    inverse = torch.where(sizes > floor * sizes[0], 1 / sizes, 0.0)
+    return Vh.T @ (inverse[:, None] * (U.T @ R12))
 
 
 def _normalised_gram(matrix: Tensor) -> tuple[Tensor, float]:

@@ -172,8 +172,8 @@ class FactorStream:
                 first = f"row {seen + row}, channel {channel} is {float(rows[row, channel])}"
             bad_rows, seen = bad_rows + len(hit), seen + len(rows)
         return DataError(
-            f"batch {self.batches}: {bad_rows} of its {seen} rows hold NaN or Inf (first: {first}); "
-            f"the {self.rows} rows added before are kept. Drop or repair these examples, or run "
+            f"batch {self.batches}: {bad_rows} of its {seen} rows hold NaN or Inf (first: {first});"
+            f" the {self.rows} rows added before are kept. Drop or repair these examples, or run "
             "the model in float32 if half precision overflows"
         )
 
@@ -292,7 +292,9 @@ def _check_batch(batch: Tensor, n: int, dim: int) -> None:
     if not batch.is_floating_point():
         raise ArgumentError(f"rows of dtype {batch.dtype}; convert them to a float dtype first")
     if batch.ndim < 1 or not -batch.ndim <= dim < batch.ndim:
-        raise ArgumentError(f"dim={dim} of a tensor of shape {tuple(batch.shape)}; choose one it has")
+        raise ArgumentError(
+            f"dim={dim} of a tensor of shape {tuple(batch.shape)}; choose one it has"
+        )
     if batch.shape[dim] != n:
         raise ArgumentError(
             f"dimension {dim} of shape {tuple(batch.shape)} has {batch.shape[dim]} channels, "
@@ -300,4 +302,3 @@ def _check_batch(batch: Tensor, n: int, dim: int) -> None:
         )
     if batch.numel() == 0:
         raise ArgumentError(f"an empty batch of shape {tuple(batch.shape)}; pass at least one row")
-
