@@ -52,8 +52,8 @@ def weighted_cholesky(G: Tensor, H: Tensor, smallest: float) -> Pivots:
     lowers it by ``(S H S)[j, j] / S[j, j]``. Both ``S`` and ``F = S H S`` lose a low-rank term per
     pick, so the whole ordering costs a few matrix products:
 
-        S <- S - v v'             v = S[:, j] / sqrt(S[j, j])
-        F <- F - v q' - q v'      q = F[:, j] / sqrt(S[j, j]) - v * F[j, j] / (2 S[j, j])
+        S <- S - u t'             u = S[:, j],  t = u / S[j, j]
+        F <- F - t p' - p t'      p = F[:, j] - t * F[j, j] / 2
     """
     return _eliminate(G, smallest, F=G @ H @ G)
 
@@ -92,7 +92,7 @@ def _eliminate(
         else:
             panel.eliminate(width)
         order[here], sizes[here] = panel.picked[:width], panel.sizes[:width]
-        rows[here] = panel.V[:, :width].T
+        rows[here] = panel.rows(width)
     independent = sizes > smallest
     # largest first: behind the first dependent column there is nothing but rounding
     return _gathered(order, rows, independent.cummin(0).values if panel.largest else independent)
@@ -101,11 +101,12 @@ def _eliminate(
 class _Panel:
     """Pick and eliminate a block of columns, then update all that is left at once.
 
-    ``S`` (n x n) is what is left of ``G`` at the start of the block, ``V`` (n x block) the new rows
-    of the factor, transposed. They are stored side by side, so that one row fetched from memory
-    holds both a column's inner products and its weights. ``F`` and ``Q`` are the same for the
-    weighted objective. Only tensors of fixed shape and place are touched, so a GPU can record a
-    block once and replay it.
+    ``S`` (n x n) is what is left of ``G`` at the start of the block. Picking column j fetches its
+    row ``u`` of ``S``, takes off what the block has eliminated so far, and sets ``t = u / u[j]``.
+    ``S`` and all ``t`` are stored side by side, so that one fetch brings both ``S[j]`` and the
+    weights ``t[j]``; likewise ``F`` and ``p`` of the weighted objective. Only tensors of fixed
+    shape and place are touched, so a GPU can record a block once and replay it, and every kernel
+    saved per pivot counts.
     """
 
     def __init__(
@@ -116,46 +117,53 @@ class _Panel:
         self.residual = G.diagonal().clone()  # what is left of each column; -inf once it is taken
         self.picked = torch.zeros(block, dtype=torch.int64, device=G.device)
         self.sizes = G.new_zeros(block)  # what was left of each picked column
-        self.beside = self._side_by_side(G)
-        self.S, self.V = self.beside[:, : self.n], self.beside[:, self.n :]
+        self.S_t = self._side_by_side(G)
+        self.u = G.new_zeros(block, self.n + block)
         self.weighted = F is not None
         if F is not None:
             self.gain = F.diagonal().clone()
-            self.beside_F = self._side_by_side(F)
-            self.F, self.Q = self.beside_F[:, : self.n], self.beside_F[:, self.n :]
+            self.F_p = self._side_by_side(F)
 
     def _side_by_side(self, square: Tensor) -> Tensor:
         buffer = square.new_empty(self.n, self.n + self.block)
         buffer[:, : self.n] = square
         return buffer
 
+    def rows(self, width: int) -> Tensor:
+        """Rows of the triangular factor, columns in the original numbering."""
+        return self.u[:width, : self.n] * self.sizes[:width, None].rsqrt()
+
     def eliminate(self, width: int | None = None) -> None:
         """``width`` columns, or a whole block."""
-        width = self.block if width is None else width
+        n, width = self.n, self.block if width is None else width
+        t, u = self.S_t[:, n:], self.u[:, :n]
         for step in range(width):
             j, size = self.picked[step : step + 1], self.sizes[step : step + 1]
             self._pick(j, size)
-            # 0 where j is dependent; if the largest is, so are all others, and nobody reads on
-            scale = size.rsqrt() if self.largest else threshold(size, self.smallest, inf).rsqrt_()
-            v, in_V = self._row(self.beside, j, step)
-            v = torch.mul(v.addmv_(self.V[:, :step], in_V, alpha=-1), scale, out=self.V[:, step])
-            self.residual.addcmul_(v, v, value=-1).scatter_(0, j, -inf)
+            # t = 0 for a dependent column; if even the largest is one, nobody reads on
+            divisor = size if self.largest else threshold(size, self.smallest, inf)
+            torch.index_select(self.S_t, 0, j, out=self.u[step : step + 1])
+            weights = self.u[step, n : n + step]
+            u[step].addmv_(u[:step].T, weights, alpha=-1)
+            torch.div(u[step], divisor, out=t[:, step])
+            self.residual.addcmul_(u[step], t[:, step], value=-1).scatter_(0, j, -inf)
             if self.weighted:
-                q, in_Q = self._row(self.beside_F, j, step)
-                q.addmv_(self.V[:, :step], in_Q, alpha=-1)
-                q.addmv_(self.Q[:, :step], in_V, alpha=-1)
-                q = torch.mul(q, scale, out=self.Q[:, step])
-                q.addcmul_(v, self.gain.index_select(0, j) * scale * scale, value=-0.5)
-                self.gain.addcmul_(v, q, value=-2)
-        V = self.V[:, :width]
-        self.S.addmm_(V, V.T, alpha=-1)
+                self._reweigh(step, j, divisor, weights)
+        self.S_t[:, :n].addmm_(t[:, :width], u[:width], alpha=-1)
         if self.weighted:
-            Q = self.Q[:, :width]
-            self.F.addmm_(V, Q.T, alpha=-1).addmm_(Q, V.T, alpha=-1)
+            p = self.F_p[:, n : n + width]
+            F = self.F_p[:, :n]
+            F.addmm_(t[:, :width], p.T, alpha=-1).addmm_(p, t[:, :width].T, alpha=-1)
 
-    def _row(self, beside: Tensor, j: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        row = beside.index_select(0, j)[0]
-        return row[: self.n], row[self.n : self.n + step]
+    def _reweigh(self, step: int, j: Tensor, divisor: Tensor, weights: Tensor) -> None:
+        n = self.n
+        t, p = self.S_t[:, n:], self.F_p[:, n:]
+        row = self.F_p.index_select(0, j)[0]
+        g = row[:n].addmv_(t[:, :step], row[n : n + step], alpha=-1)
+        g.addmv_(p[:, :step], weights, alpha=-1)
+        lost = self.gain.index_select(0, j) / divisor
+        torch.addcmul(g, self.u[step, :n], lost, value=-0.5, out=p[:, step])
+        self.gain.addcmul_(t[:, step], p[:, step], value=-2)
 
     def _pick(self, j: Tensor, size: Tensor) -> None:
         """Write the next column's index into ``j`` and what is left of it into ``size``."""
@@ -173,7 +181,7 @@ class _Panel:
 
 def _repeatable(panel: _Panel) -> Callable[[], None]:
     """On a GPU, one recorded launch of the whole panel instead of a thousand small ones."""
-    device = panel.beside.device
+    device = panel.u.device
     if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
         return panel.eliminate
     graph = torch.cuda.CUDAGraph()
