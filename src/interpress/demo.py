@@ -18,10 +18,10 @@ from rich.progress import track
 from rich.table import Table
 from torch import Tensor, nn
 
-from interpress.linalg import FactorStream, Interpolation, Ordering, order_by_pivoting
+from interpress.linalg import FactorStream, Ordering, order_by_pivoting
 
 WIDTHS = (64, 256, 128, 10)
-Selection = Callable[[nn.Linear, Ordering, int], Interpolation]
+Selection = Callable[[nn.Linear, Ordering, int], tuple[Tensor, Tensor]]  # kept, T
 
 
 class Digits(NamedTuple):
@@ -81,25 +81,25 @@ def shrink(model: nn.Sequential, found: list[Ordering], select: Selection) -> nn
     small = copy.deepcopy(model)
     linear = [layer for layer in small if isinstance(layer, nn.Linear)]
     for layer, reader, ordering in zip(linear[:-1], linear[1:], found, strict=True):
-        chosen = select(layer, ordering, ordering.n // 2)
-        T = chosen.T.to(reader.weight)
-        reader.weight = nn.Parameter(reader.weight @ T.T)  # (out, n) @ (n, k) -> (out, k)
-        layer.weight = nn.Parameter(layer.weight[chosen.kept])
-        layer.bias = nn.Parameter(layer.bias[chosen.kept])
-        layer.out_features = reader.in_features = chosen.k
+        kept, T = select(layer, ordering, ordering.n // 2)
+        absorbed = reader.weight @ T.to(reader.weight).T  # (out, n) @ (n, k) -> (out, k)
+        reader.weight = nn.Parameter(absorbed)
+        layer.weight = nn.Parameter(layer.weight[kept])
+        layer.bias = nn.Parameter(layer.bias[kept])
+        layer.out_features = reader.in_features = len(kept)
     return small
 
 
-def by_interpolation(layer: nn.Linear, ordering: Ordering, k: int) -> Interpolation:
+def by_interpolation(layer: nn.Linear, ordering: Ordering, k: int) -> tuple[Tensor, Tensor]:
     """The first k pivots, and the ``T`` that rebuilds the others from them."""
-    return ordering.at_rank(k)
+    found = ordering.at_rank(k)
+    return found.kept, found.T
 
 
-def by_magnitude(layer: nn.Linear, ordering: Ordering, k: int) -> Interpolation:
+def by_magnitude(layer: nn.Linear, ordering: Ordering, k: int) -> tuple[Tensor, Tensor]:
     """The k neurons with the largest incoming weights; nothing stands in for the others."""
     kept = layer.weight.abs().sum(dim=1).argsort(descending=True)[:k]
-    T = torch.eye(ordering.n)[kept]
-    return Interpolation(kept, T, torch.empty(0, 0))
+    return kept, torch.eye(ordering.n)[kept]
 
 
 @torch.no_grad()

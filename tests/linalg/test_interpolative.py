@@ -105,12 +105,35 @@ def test_result_has_the_dtype_of_the_input(dtype: torch.dtype) -> None:
 def test_numpy_goes_in(dtype: type, layout: str) -> None:
     A = np.asarray(FAMILIES["decaying"](20, 0), dtype=dtype, order=layout)
     before = A.copy()
-    found = interpress.interpolative_decomposition(A, eps=1e-2)
+    found = interpress.interpolative_decomposition(A, eps=np.float32(1e-2))
+    assert interpress.interpolative_decomposition(A, k=np.int64(3)).k == 3
     error = np.linalg.norm(
         A.astype(float) - A.astype(float)[:, found.kept] @ found.T.double().numpy(), 2
     )
-    assert error <= (1e-2 + 4 * np.finfo(dtype).eps) * np.linalg.norm(A.astype(float), 2)
+    assert error <= 1.0001e-2 * np.linalg.norm(A.astype(float), 2)
     np.testing.assert_array_equal(A, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("eps", [0.3, 3e-2, 1e-3, 1e-6])
+def test_the_certificate_covers_the_rounding_of_T(dtype: torch.dtype, eps: float) -> None:
+    A = FAMILIES["decaying"](40, 0).to(dtype)
+    found = interpress.interpolative_decomposition(A, eps=eps)
+    exact = A.double()
+    error = exact - exact[:, found.kept] @ found.T.double()
+    norm = float(torch.linalg.matrix_norm(exact, 2))
+    assert float(torch.linalg.matrix_norm(error, 2)) <= eps * norm
+
+
+def test_far_more_columns_than_memory_for_their_gram_matrix() -> None:
+    A = FAMILIES["random"](8, 0).T.contiguous() @ torch.randn(16, 200_000, dtype=torch.float64)
+    found = interpress.interpolative_decomposition(A, k=8)
+    error = A - A[:, found.kept] @ found.T
+    assert float(error.norm()) <= 1e-12 * float(A.norm())
+    rougher = interpress.interpolative_decomposition(A, eps=0.2)
+    error = A - A[:, rougher.kept] @ rougher.T
+    assert rougher.k < 8
+    assert torch.linalg.matrix_norm(error, 2) <= 0.2 * torch.linalg.matrix_norm(A, 2)
 
 
 def test_inputs_are_untouched_and_gradients_stay_out() -> None:

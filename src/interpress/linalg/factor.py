@@ -63,7 +63,7 @@ class RFactor:
 
     @cached_property
     def R(self) -> Tensor:
-        """Upper-triangular (min(rows, n) x n), float64, diagonal >= 0."""
+        """Upper-triangular (at most n rows), float64, diagonal >= 0."""
         if self.root is not None:
             return triangle(self.root)
         values, vectors = torch.linalg.eigh(self.G)  # safe however close to singular G is

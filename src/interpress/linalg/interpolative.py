@@ -54,7 +54,7 @@ def interpolative_decomposition(
     certified). ``max_entry`` (more than 1) bounds ``|T|`` by strong rank-revealing swaps.
 
     Returns an :class:`Interpolation` with ``kept``, ``T`` (in the dtype and on the device of
-    ``A``), ``frobenius_error`` and ``spectral_error``.
+    ``A``, whose rounding ``eps`` covers), ``frobenius_error`` and ``spectral_error``.
 
     >>> A = torch.randn(1000, 20) @ torch.randn(20, 64)
     >>> found = interpolative_decomposition(A, eps=1e-3)
@@ -69,7 +69,7 @@ def interpolative_decomposition(
         raise ArgumentError(f"give exactly one of k= and eps=; got {given}")
     ordering = column_ordering(A)
     found = (
-        ordering.for_accuracy(eps, max_entry=max_entry)
+        ordering.for_accuracy(eps, max_entry=max_entry, dtype=A.dtype)
         if eps is not None
         else ordering.at_rank(k, max_entry=max_entry)  # type: ignore[arg-type]
     )

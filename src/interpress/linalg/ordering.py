@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import torch
@@ -94,10 +95,10 @@ class Ordering:
     @property
     def numerical_rank(self) -> int:
         """How many columns are independent to the factor's precision."""
-        return int(self._independent_before[-1])
+        return int(self.independent_counts[-1])
 
     @cached_property
-    def _independent_before(self) -> Tensor:
+    def independent_counts(self) -> Tensor:
         """(n + 1,) how many of the first k columns are independent."""
         counts = self.independent.long().cumsum(0)
         return torch.cat([counts.new_zeros(1), counts]).cpu()
@@ -129,7 +130,7 @@ class Ordering:
     def _tails(self, squares: Tensor) -> Tensor:
         """Row i of R is lost until the i-th independent column is kept."""
         tails = torch.cat([squares.flip(0).cumsum(0).flip(0), squares.new_zeros(1)]).sqrt()
-        tails = tails[self._independent_before.to(tails.device)]
+        tails = tails[self.independent_counts.to(tails.device)]
         tails[-1] = 0  # all kept, nothing lost
         return tails
 
@@ -144,7 +145,7 @@ class Ordering:
 
     @cached_property
     def singular_values(self) -> Tensor:
-        """All min(rows, n) singular values of ``Z``, largest first."""
+        """Singular values of ``Z`` above the floor, largest first."""
         return torch.linalg.svdvals(self.R)
 
     def svd_bound(self, k: int) -> SvdBound:
@@ -169,7 +170,8 @@ class Ordering:
             from interpress.linalg.strong import bounded_interpolation
 
             return bounded_interpolation(self, self._checked(k), max_entry)
-        count = int(self._independent_before[self._checked(k)])
+        k = self._checked(k)
+        count = int(self.independent_counts[k])
         kept = self.order[:k]
         R11, R12, R22 = self.R[:count, :count], self.R[:count, count:], self._R22(k)
         coefficients = solve_upper(R11, R12)  # Z[:, rest] ~= Z[:, basis] @ (R11^-1 R12)
@@ -182,31 +184,40 @@ class Ordering:
         return Interpolation(kept, T, R22)
 
     def for_accuracy(
-        self, eps: float, *, certified: bool = True, max_entry: float | None = None
+        self,
+        eps: float,
+        *,
+        certified: bool = True,
+        max_entry: float | None = None,
+        dtype: torch.dtype | None = None,
     ) -> Interpolation:
         """The smallest k with error at most ``eps`` relative to ``||Z||_2``.
 
         Certified: k is raised until ``||R22||_2``, with what rounding may add, is truly at most
         ``eps * ||Z||_2``. Otherwise the proxy ``|r_{k+1,k+1} / r_11|`` decides, which is cheaper
-        and usually, not always, too hopeful by a small factor only.
+        and usually, not always, too hopeful by a small factor only. ``dtype`` says that ``T`` will
+        be stored in it, whose rounding the certificate then covers as well.
         """
-        if not isinstance(eps, int | float) or not 0 <= eps < math.inf:
+        if not is_number(eps) or not 0 <= eps < math.inf:
             raise ArgumentError(f"eps={eps!r}; give a relative error of at least 0, such as 1e-3")
         if not certified:
             return self.at_rank(int((self.proxy_errors > eps).sum()), max_entry=max_entry)
         allowed = eps * self.spectral_norm
+        rounding = self.floor + (torch.finfo(dtype).eps if dtype is not None else 0.0)
         # |r_{k+1,k+1}| <= ||R22||_2 rules out every k before this one
-        low = int((self.diagonal > allowed).sum()) if self.diagonal_decreases else 0
-        high, found = self.n, self.at_rank(self.n)
+        nested = max_entry is None and self.diagonal_decreases
+        low = int((self.diagonal > allowed).sum()) if nested else 0
+        found, high, stride = None, self.n, 1
         while low < high:
-            middle = (low + high) // 2
-            tried = self.at_rank(middle, max_entry=max_entry)
-            rounding = self.floor * self.spectral_norm * (1 + tried.T_norm)
-            if spectral_norm_at_most(tried.residual, allowed - rounding):
-                high, found = middle, tried
+            # strides double until one k holds, then the gap is halved
+            k = min(low + stride - 1, self.n - 1) if found is None else (low + high) // 2
+            tried = self.at_rank(k, max_entry=max_entry)
+            margin = rounding * self.spectral_norm * (1 + tried.T_norm)
+            if spectral_norm_at_most(tried.residual, allowed - margin):
+                high, found = k, tried
             else:
-                low = middle + 1
-        return found
+                low, stride = k + 1, 2 * stride
+        return self.at_rank(high, max_entry=max_entry) if found is None else found
 
     @cached_property
     def diagonal_decreases(self) -> bool:
@@ -214,16 +225,26 @@ class Ordering:
         return bool((self.diagonal[1:] <= self.diagonal[:-1]).all())
 
     def _R22(self, k: int) -> Tensor:
-        count = int(self._independent_before[k])
+        count = int(self.independent_counts[k])
         return self.R[count:, count:] if k < self.n else self.R[:0, :0]
 
     def _checked(self, k: int) -> int:
-        if not isinstance(k, int) or isinstance(k, bool) or not 0 <= k <= self.n:
+        if not is_whole(k) or not 0 <= k <= self.n:
             raise ArgumentError(f"k={k!r} of {self.n} columns; ask for a k from 0 to {self.n}")
-        return k
+        return int(k)
 
     def __repr__(self) -> str:
         return f"Ordering(n={self.n}, numerical_rank={self.numerical_rank})"
+
+
+def is_whole(value: object) -> bool:
+    """An integer of any library, and not a truth value."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """A real number of any library, and not a truth value."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def as_square(matrix: Tensor, n: int, name: str) -> Tensor:

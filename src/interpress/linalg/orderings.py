@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import scipy.linalg
 import torch
 from torch import Tensor
 
@@ -22,6 +23,7 @@ from interpress.linalg.precision import gram_floor
 # scaled to length one) it is trusted; beyond it, columns are deflated and get a new Gram matrix.
 _TRUSTED_CONDITION = 1e3
 _PROBES = 8
+_WIDE = 8  # columns per row from which n x n is too large a detour
 
 
 def order_by_pivoting(factor: RFactor) -> Ordering:
@@ -67,8 +69,19 @@ def _greedy(factor: RFactor, H: Tensor | None) -> Ordering:
         if _holds(pivots, factor.G):
             return _ordering(factor, pivots, pivots.R, pivots.order)
         root = factor.R
-    pivots = _staged(root, factor.floor, H)
+    very_wide = H is None and root.shape[1] > _WIDE * root.shape[0]
+    pivots = _householder(root, factor.floor) if very_wide else _staged(root, factor.floor, H)
     return _ordering(factor, pivots, pivots.R, pivots.order)
+
+
+def _householder(root: Tensor, floor: float) -> Pivots:
+    """LAPACK's pivoted QR, on the host: for few rows and more columns than a Gram matrix allows."""
+    R, order = scipy.linalg.qr(root.cpu().numpy(), mode="r", pivoting=True, check_finite=False)
+    diagonal = abs(R.diagonal())
+    count = int((diagonal > floor * diagonal[0]).sum())
+    return Pivots(
+        *(torch.from_numpy(x).to(root.device) for x in (order.astype("int64"), R[:count]))
+    )
 
 
 def _holds(pivots: Pivots, G: Tensor) -> bool:

@@ -23,6 +23,7 @@ from torch import Tensor
 from interpress import storage
 from interpress.errors import ArgumentError, DataError, StorageError
 from interpress.linalg.factor import RFactor, add_gram, mirror, triangle
+from interpress.linalg.ordering import is_whole
 from interpress.linalg.precision import check_range, has_fast_float64, has_float64
 
 Route = Literal["auto", "gram", "tsqr"]
@@ -50,7 +51,7 @@ class FactorStream:
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        if not is_whole(n) or n < 1:
             raise ArgumentError(f"n={n!r} columns; a stream needs a whole number of at least 1")
         if route not in get_args(Route):
             raise ArgumentError(f"route={route!r}; choose one of {', '.join(get_args(Route))}")
@@ -58,7 +59,7 @@ class FactorStream:
             raise ArgumentError(f"dtype={dtype}; the arithmetic is torch.float32 or torch.float64")
         if route == "gram" and dtype == torch.float32:
             raise ArgumentError("a float32 Gram matrix loses half of the digits; use route='tsqr'")
-        self.n = n
+        self.n = int(n)
         self.rows = 0
         self.batches = 0
         self._route: Route = route

@@ -21,7 +21,12 @@ from torch import Tensor
 
 from interpress.errors import ArgumentError, InterpressError
 from interpress.linalg.factor import triangle
-from interpress.linalg.ordering import Interpolation, interpolation_matrix, solve_upper
+from interpress.linalg.ordering import (
+    Interpolation,
+    interpolation_matrix,
+    is_number,
+    solve_upper,
+)
 
 if TYPE_CHECKING:
     from interpress.linalg.ordering import Ordering
@@ -32,9 +37,9 @@ _SWEEPS = 20  # fresh starts of the swap updates; one is the rule
 
 def bounded_interpolation(ordering: Ordering, k: int, max_entry: float) -> Interpolation:
     """Start from the first k of ``ordering`` and exchange until ``max |T| <= max_entry``."""
-    if not isinstance(max_entry, int | float) or not max_entry > 1:
+    if not is_number(max_entry) or not max_entry > 1:
         raise ArgumentError(f"max_entry={max_entry!r}; the bound must be more than 1, such as 2")
-    count = int(ordering._independent_before[k])
+    count = int(ordering.independent_counts[k])
     extra = ordering.order[:k][~ordering.independent[:k]]  # kept, but of no use to the others
     columns = ordering.columns.clone()
     R = ordering.R
