@@ -1,17 +1,15 @@
 """interpress: smaller PyTorch networks that keep making the same decisions."""
 
 from interpress.errors import ArgumentError, DataError, InterpressError, StorageError
-from interpress.linalg import FactorStream, Interpolation, Ordering, interpolative_decomposition
+from interpress.linalg import Interpolation, interpolative_decomposition
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
     "DataError",
-    "FactorStream",
     "Interpolation",
     "InterpressError",
-    "Ordering",
     "StorageError",
     "__version__",
     "interpolative_decomposition",

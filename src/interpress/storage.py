@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -24,8 +27,9 @@ def save_tensors(
 ) -> None:
     """Write one file; an interrupt or a full disk leaves whatever was there before."""
     target = Path(path)
-    metadata = {"interpress": kind, "version": str(FORMAT_VERSION), **fields}
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    stamp = {"interpress": kind, "version": str(FORMAT_VERSION)}
+    metadata = {**stamp, **fields, "sha256": _digest(plain, {**stamp, **fields})}
     try:
         handle, beside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:
@@ -33,8 +37,11 @@ def save_tensors(
             f"cannot write {target}: {error.strerror}; choose a folder that exists and is writable"
         ) from error
     os.close(handle)
+    umask = os.umask(0)
+    os.umask(umask)
     try:
         save_file(plain, beside, metadata)
+        os.chmod(beside, 0o666 & ~umask)  # as any newly written file; mkstemp is stricter
         os.replace(beside, target)
     except (OSError, SafetensorError) as error:
         raise StorageError(f"cannot write {target}: {error}; nothing was changed") from error
@@ -58,12 +65,25 @@ def load_tensors(
             f"{source} is not a readable safetensors file ({error}); it may be cut short: "
             "save it again"
         ) from error
+    digest = fields.pop("sha256", "")
+    expected = _digest(tensors, fields)
     found, version = fields.pop("interpress", "nothing of ours"), fields.pop("version", "0")
     if found != kind:
         raise StorageError(f"{source} holds {found!r}, not {kind!r}; give the file of a {kind}")
-    if int(version) > FORMAT_VERSION:
+    if not version.isdecimal() or int(version) > FORMAT_VERSION:
         raise StorageError(
             f"{source} has format version {version}, this interpress reads up to "
             f"{FORMAT_VERSION}; upgrade interpress"
         )
+    if digest != expected:
+        raise StorageError(f"{source} was changed after it was written; restore or save it again")
     return tensors, fields
+
+
+def _digest(tensors: Mapping[str, Tensor], fields: Mapping[str, str]) -> str:
+    """A fingerprint of every field and every number."""
+    digest = hashlib.sha256(json.dumps(sorted(fields.items())).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

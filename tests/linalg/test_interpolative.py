@@ -136,6 +136,25 @@ def test_far_more_columns_than_memory_for_their_gram_matrix() -> None:
     assert torch.linalg.matrix_norm(error, 2) <= 0.2 * torch.linalg.matrix_norm(A, 2)
 
 
+@pytest.mark.parametrize(
+    "A",
+    [
+        np.random.default_rng(0).standard_normal((9, 5)).astype(">f8"),
+        np.random.default_rng(0).standard_normal((9, 5)).astype(np.longdouble),
+        np.random.default_rng(0).standard_normal((9, 5))[::-1, ::-1],
+        np.random.default_rng(0).standard_normal((4, 5))[1:2][::-1],
+        np.broadcast_to(np.arange(5.0), (9, 5)),
+    ],
+    ids=["big-endian", "longdouble", "negative-strides", "one-row", "read-only"],
+)
+def test_unusual_numpy(A: np.ndarray) -> None:
+    found = interpress.interpolative_decomposition(A, k=min(A.shape[0], 3))
+    plain = torch.from_numpy(np.array(A, dtype=np.float64))
+    expected = interpress.interpolative_decomposition(plain, k=min(A.shape[0], 3))
+    assert torch.equal(found.T, expected.T)
+    assert found.T.is_contiguous()
+
+
 def test_inputs_are_untouched_and_gradients_stay_out() -> None:
     A = torch.randn(30, 10, requires_grad=True)
     before = A.detach().clone()
@@ -177,6 +196,9 @@ def test_bad_arguments(arguments: dict[str, float], message: str) -> None:
         (torch.ones(2, 3, 4), r"shape \(2, 3, 4\)"),
         (torch.ones(0, 3), r"empty, shape \(0, 3\); pass at least one row"),
         (torch.ones(3, 0), r"empty, shape \(3, 0\)"),
+        (np.ma.masked_array(np.ones((3, 3))), "A is a masked array; fill or drop"),
+        (torch.ones(3, 3, device="meta"), "on meta; pass a dense one"),
+        (torch.eye(3).to_sparse(), "torch.sparse_coo tensor"),
         ([[1.0, 2.0]], "A is a list; pass a torch.Tensor or a NumPy array"),
     ],
 )

@@ -99,9 +99,11 @@ def test_reported_tails_are_the_true_ones(A: Tensor) -> None:
 
 def test_singular_values_are_those_of_the_matrix(A: Tensor) -> None:
     ordering = column_ordering(A)
-    expected = torch.linalg.svdvals(A)[: ordering.numerical_rank]
-    atol = 1e-12 * float(expected[0]) if len(expected) else 0.0
-    torch.testing.assert_close(ordering.singular_values, expected, rtol=1e-9, atol=atol)
+    expected = torch.linalg.svdvals(A)
+    found = ordering.singular_values
+    atol = 1e-12 * float(expected[0])
+    torch.testing.assert_close(found, expected[: len(found)], rtol=1e-9, atol=atol)
+    assert ordering.numerical_rank <= len(found)
     assert ordering.spectral_norm == pytest.approx(float(torch.linalg.matrix_norm(A, 2)), rel=1e-12)
 
 
@@ -236,3 +238,70 @@ def test_error_at_half_width_is_at_most_five_percent_above_scipy(name: str) -> N
             assert ours["relative"] < 1e-12
         else:
             assert 1 - 1e-9 <= ours[norm] <= 1.05 * theirs[norm]
+
+
+@pytest.mark.parametrize("route", ["gram", "tsqr"])
+def test_many_columns_just_below_the_floor_are_not_promised_away(route: str) -> None:
+    """Each is rounding, together they are not: one loud channel, 599 quiet ones."""
+    floor = FactorStream(600, route=route).add(torch.ones(1, 600)).factor().floor  # type: ignore[arg-type]
+    Z = torch.zeros(600, 600)
+    Z[0, 0], Z[1, 1:] = 1, 0.9 * floor
+    ordering = order_by_pivoting(FactorStream(600, route=route).add(Z).factor())  # type: ignore[arg-type]
+    for eps in (2 * floor, 10 * floor, 100 * floor):
+        found = ordering.for_accuracy(eps)
+        error = Z.double() - Z.double()[:, found.kept] @ found.T
+        assert float(torch.linalg.matrix_norm(error, 2)) <= eps
+
+
+def test_float64_orders_as_given_keep_their_digits() -> None:
+    torch.manual_seed(0)
+    A = torch.randn(30, 10, dtype=torch.float64) * torch.logspace(0, -12, 10, dtype=torch.float64)
+    ordering = order_as_given(RFactor.from_root(A, 30), torch.arange(10))
+    for k in (3, 8, 10):
+        found = ordering.at_rank(k)
+        true = float(torch.linalg.matrix_norm(A - A[:, found.kept] @ found.T))
+        assert true == pytest.approx(found.frobenius_error, rel=1e-3, abs=1e-16 * float(A.norm()))
+        assert true == pytest.approx(float(ordering.frobenius_tails[k]), rel=1e-3, abs=1e-15)
+
+
+def test_the_proxy_of_an_order_that_does_not_decrease() -> None:
+    A = torch.diag(torch.tensor([1.0, 0.001, 5.0, 0.001], dtype=torch.float64))
+    ordering = order_as_given(RFactor.from_root(A, 4), torch.arange(4))
+    assert ordering.for_accuracy(0.01, certified=False).k == 3
+    assert float(ordering.proxy_errors.max()) == 1
+
+
+def test_answers_do_not_share_memory_with_the_ordering() -> None:
+    order = torch.arange(60)
+    ordering = order_as_given(FactorStream(60).add(torch.randn(99, 60)).factor(), order)
+    ordering.kept(3).zero_()
+    order.zero_()
+    assert torch.equal(ordering.kept(3), torch.arange(3))
+
+
+def test_everything_may_be_dropped_at_eps_one(A: Tensor) -> None:
+    assert column_ordering(A).for_accuracy(1.0).k == 0
+
+
+def test_gradients_stay_out() -> None:
+    Z = torch.randn(30, 6, dtype=torch.float64, requires_grad=True)
+    for factor in (RFactor.from_root(Z, 30), RFactor.from_gram(Z.T @ Z, 30)):
+        assert not order_by_pivoting(factor).at_rank(3).T.requires_grad
+        assert not factor.R.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: RFactor.from_gram(torch.eye(3), 3), "must be square and accumulated in float64"),
+        (lambda: RFactor.from_gram(torch.ones(2, 3).double(), 3), r"shape \(2, 3\)"),
+        (
+            lambda: RFactor.from_root(torch.ones(3).double(), 3),
+            r"shape \(3,\); it must be a matrix",
+        ),
+        (lambda: RFactor.from_root(torch.ones(3, 3).long(), 3), "dtype torch.int64"),
+    ],
+)
+def test_bad_factors(call, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        call()

@@ -81,3 +81,10 @@ def test_accuracy_is_certified_for_the_swapped_selection(eps: float) -> None:
 def test_bad_bounds(bound: object) -> None:
     with pytest.raises(ArgumentError, match=r"the bound must be more than 1, such as 2"):
         column_ordering(torch.randn(9, 4)).at_rank(2, max_entry=bound)  # type: ignore[arg-type]
+
+
+def test_it_ends_where_squares_underflow() -> None:
+    A = torch.diag(torch.tensor([1.0, 2e-15, 0.0], dtype=torch.float64)) * 1e-140
+    found = column_ordering(A).at_rank(2, max_entry=2)
+    assert found.k == 2
+    assert found.largest_entry <= 2

@@ -22,7 +22,7 @@ from torch.nn.functional import threshold
 _BLOCK = 32  # pivots between two updates of the whole matrix
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pivots:
     """``count`` columns were eliminated; ``order`` lists them first and the dependent rest after.
 

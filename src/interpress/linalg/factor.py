@@ -14,7 +14,7 @@ from interpress.linalg.precision import check_range, gram_floor, root_floor
 _PANELS = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RFactor:
     """A stand-in for the tall matrix ``Z`` (rows x n): ``R.T @ R == Z.T @ Z``.
 
@@ -34,16 +34,26 @@ class RFactor:
             raise ArgumentError("RFactor needs exactly one of gram= and root=")
 
     @classmethod
-    def from_gram(cls, gram: Tensor, rows: int) -> RFactor:
-        """From ``Z.T @ Z`` in float64."""
-        return cls(rows, gram_floor(gram.shape[1]), gram=gram)
+    def from_gram(cls, gram: Tensor, rows: int, *, additions: int = 1) -> RFactor:
+        """From ``Z.T @ Z``, accumulated in float64 by that many additions; not copied."""
+        if gram.dtype != torch.float64 or gram.ndim != 2 or len(gram) != gram.shape[1]:
+            raise ArgumentError(
+                f"a Gram matrix of dtype {gram.dtype} and shape {tuple(gram.shape)}; it must be "
+                "square and accumulated in float64"
+            )
+        check_range(gram.detach())
+        return cls(rows, gram_floor(len(gram), additions), gram=gram.detach())
 
     @classmethod
-    def from_root(cls, root: Tensor, rows: int) -> RFactor:
-        """From ``Z`` itself or its triangular factor; float32 says its arithmetic was float32."""
-        check_range(root)
-        floor = root_floor(root.shape[1], root.dtype)
-        return cls(rows, floor, root=root.double())
+    def from_root(cls, root: Tensor, rows: int, *, additions: int = 1) -> RFactor:
+        """From ``Z`` itself or a float64 factor of it, made by that many QRs; not copied."""
+        if root.dtype != torch.float64 or root.ndim != 2:
+            raise ArgumentError(
+                f"a root of dtype {root.dtype} and shape {tuple(root.shape)}; it must be a matrix "
+                "of float64"
+            )
+        check_range(root.detach(), squared=True)
+        return cls(rows, root_floor(root.shape[1], additions), root=root.detach())
 
     @property
     def n(self) -> int:

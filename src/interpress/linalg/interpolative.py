@@ -11,7 +11,7 @@ meaning (sparsity, sign, a neuron).
 
 It comes from QR with column pivoting, ``A[:, order] = Q [R11 R12; 0 R22]``: the first k pivots are
 kept, ``T = [I, R11^-1 R12]`` up to the permutation, and the error is exactly ``||R22||``. It can be
-no smaller than singular value ``sigma_{k+1}`` of ``A``, and is usually within a factor of two.
+no smaller than singular value ``sigma_{k+1}`` of ``A``, and is usually within a small factor.
 
 How this differs from :mod:`scipy.linalg.interpolative`:
 
@@ -33,7 +33,7 @@ from torch import Tensor
 
 from interpress.errors import ArgumentError
 from interpress.linalg.factor import RFactor
-from interpress.linalg.ordering import Interpolation, Ordering
+from interpress.linalg.ordering import Interpolation, Ordering, is_whole
 from interpress.linalg.orderings import order_by_pivoting
 from interpress.linalg.precision import has_float64
 from interpress.linalg.stream import FactorStream
@@ -67,13 +67,15 @@ def interpolative_decomposition(
     if (k is None) == (eps is None):
         given = "neither" if k is None else f"both k={k} and eps={eps}"
         raise ArgumentError(f"give exactly one of k= and eps=; got {given}")
+    if k is not None and not (is_whole(k) and 0 <= k <= A.shape[1]):
+        raise ArgumentError(f"k={k!r} of {A.shape[1]} columns; ask for a k from 0 to {A.shape[1]}")
     ordering = column_ordering(A)
     found = (
         ordering.for_accuracy(eps, max_entry=max_entry, dtype=A.dtype)
         if eps is not None
         else ordering.at_rank(k, max_entry=max_entry)  # type: ignore[arg-type]
     )
-    return Interpolation(found.kept.to(A.device), found.T.to(A), found.residual)
+    return Interpolation(found.kept.to(A.device), found.T.to(A).contiguous(), found.residual)
 
 
 def column_ordering(A: Tensor | np.ndarray[Any, Any]) -> Ordering:
@@ -87,16 +89,23 @@ def column_ordering(A: Tensor | np.ndarray[Any, Any]) -> Ordering:
 
 
 def _as_matrix(A: Tensor | np.ndarray[Any, Any]) -> Tensor:
+    if isinstance(A, np.ma.MaskedArray):
+        raise ArgumentError("A is a masked array; fill or drop the masked entries first")
     if isinstance(A, np.ndarray):
         if A.dtype.kind not in "fiub":
             raise ArgumentError(f"A has dtype {A.dtype}; convert it to a real float dtype first")
-        A = torch.from_numpy(np.ascontiguousarray(A))
+        native = A.dtype.newbyteorder("=") if A.dtype.itemsize <= 8 else np.dtype(np.float64)
+        A = torch.from_numpy(np.array(A, dtype=native, order="C"))
     if not isinstance(A, Tensor):
         raise ArgumentError(f"A is a {type(A).__name__}; pass a torch.Tensor or a NumPy array")
     if A.ndim != 2:
         raise ArgumentError(f"A has shape {tuple(A.shape)}; pass a matrix (rows, columns)")
+    if A.layout != torch.strided or A.is_meta:
+        raise ArgumentError(f"A is a {A.layout} tensor on {A.device}; pass a dense one with data")
     if not A.is_floating_point():
         raise ArgumentError(f"A has dtype {A.dtype}; convert it to a real float dtype first")
+    if A.element_size() == 1:
+        A = A.to(torch.float32)  # float8 has no arithmetic of its own
     if A.numel() == 0:
         raise ArgumentError(f"A is empty, shape {tuple(A.shape)}; pass at least one row and column")
     return A.detach()

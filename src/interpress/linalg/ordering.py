@@ -14,10 +14,10 @@ from torch import Tensor
 from interpress.errors import ArgumentError
 
 # Where T is so large that rounding in it is of this size, relative to Z, a smaller T is as exact.
-_ROUNDING = 1e-3
+_ROUNDING = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Interpolation:
     """``Z ~= Z[:, kept] @ T`` with k of n columns kept.
 
@@ -73,7 +73,7 @@ class SvdBound(NamedTuple):
     frobenius: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ordering:
     """All columns of ``Z``, most important first, and the triangular factor in that order.
 
@@ -86,6 +86,7 @@ class Ordering:
     columns: Tensor  #: (n,) column order of ``R``: the independent of ``order``, then the others
     R: Tensor  #: upper trapezoidal, ``R.T @ R == Z[:, columns].T @ Z[:, columns]``
     floor: float  #: errors relative to ``||Z||_2`` below this are rounding
+    unseen: float = 0.0  #: bound on the norm of dependent columns that ``R`` does not show
 
     @property
     def n(self) -> int:
@@ -113,26 +114,30 @@ class Ordering:
     @cached_property
     def proxy_errors(self) -> Tensor:
         """(n + 1,) ``|r_{k+1,k+1} / r_11|`` for k = 0 ... n, the paper's cheap error estimate."""
-        first = self.diagonal[:1]
-        relative = self.diagonal / torch.where(first > 0, first, 1.0)
+        largest = self.diagonal.max()  # r_11, if the order is by pivoting
+        relative = self.diagonal / torch.where(largest > 0, largest, 1.0)
         return torch.cat([relative, relative.new_zeros(1)])
 
     @cached_property
     def frobenius_tails(self) -> Tensor:
-        """(n + 1,) ``||Z - Z[:, kept] @ T||_F`` for k = 0 ... n, exact."""
-        return self._tails(self.R.square().sum(dim=1))
+        """(n + 1,) ``||Z - Z[:, kept] @ T||_F`` for k = 0 ... n, exact down to the floor."""
+        dependent = self.R.new_zeros(self.n)
+        rank = self.numerical_rank
+        dependent[self.columns[rank:]] = self.R[rank:, rank:].square().sum(dim=0)
+        return self._tails(self.R.square().sum(dim=1), suffix_sums(dependent[self.order]))
 
     def weighted_tails(self, H: Tensor) -> Tensor:
-        """(n + 1,) ``||(Z - Z[:, kept] @ T) @ U||_F`` for k = 0 ... n, ``H = U @ U.T``, exact."""
+        """(n + 1,) ``||(Z - Z[:, kept] @ T) @ U||_F`` for k = 0 ... n, with ``H = U @ U.T``."""
         H = as_square(H, self.n, "H").to(self.R)[self.columns][:, self.columns]
-        return self._tails(((self.R @ H) * self.R).sum(dim=1).clamp(min=0))
+        squares = ((self.R @ H) * self.R).sum(dim=1).clamp(min=0)
+        dependent = squares[self.numerical_rank :].sum().repeat(self.n + 1)
+        dependent[-1] = 0
+        return self._tails(squares, dependent)
 
-    def _tails(self, squares: Tensor) -> Tensor:
+    def _tails(self, squares: Tensor, dependent: Tensor) -> Tensor:
         """Row i of R is lost until the i-th independent column is kept."""
-        tails = torch.cat([squares.flip(0).cumsum(0).flip(0), squares.new_zeros(1)]).sqrt()
-        tails = tails[self.independent_counts.to(tails.device)]
-        tails[-1] = 0  # all kept, nothing lost
-        return tails
+        lost = suffix_sums(squares[: self.numerical_rank])
+        return (lost[self.independent_counts.to(lost.device)] + dependent).sqrt()
 
     @cached_property
     def spectral_norm(self) -> float:
@@ -140,12 +145,12 @@ class Ordering:
         return spectral_norm(self.R)
 
     def spectral_tail(self, k: int) -> float:
-        """``||Z - Z[:, kept] @ T||_2 = ||R22||_2`` at this k, computed."""
+        """``||R22||_2 = ||Z - Z[:, kept] @ T||_2`` at this k, computed."""
         return spectral_norm(self._R22(self._checked(k)))
 
     @cached_property
     def singular_values(self) -> Tensor:
-        """Singular values of ``Z`` above the floor, largest first."""
+        """Singular values of ``Z``, largest first; those a Gram matrix cannot see are left out."""
         return torch.linalg.svdvals(self.R)
 
     def svd_bound(self, k: int) -> SvdBound:
@@ -157,7 +162,7 @@ class Ordering:
 
     def kept(self, k: int) -> Tensor:
         """(k,) the columns to keep, most important first."""
-        return self.order[: self._checked(k)]
+        return self.order[: self._checked(k)].clone()
 
     def at_rank(self, k: int, *, max_entry: float | None = None) -> Interpolation:
         """The interpolation with k columns.
@@ -172,16 +177,18 @@ class Ordering:
             return bounded_interpolation(self, self._checked(k), max_entry)
         k = self._checked(k)
         count = int(self.independent_counts[k])
-        kept = self.order[:k]
-        R11, R12, R22 = self.R[:count, :count], self.R[:count, count:], self._R22(k)
+        kept = self.kept(k)
+        R11, R12 = self.R[:count, :count], self.R[:count, count:]
+        residual = self._R22(k)
         coefficients = solve_upper(R11, R12)  # Z[:, rest] ~= Z[:, basis] @ (R11^-1 R12)
         size = float(torch.linalg.matrix_norm(coefficients)) if coefficients.numel() else 0.0
         if not self.floor * size < _ROUNDING and k < self.n:
             coefficients = solve_truncated(R11, R12, self.floor)
-            R22 = torch.cat([R12 - R11 @ coefficients, R22])
+            missed = (R12 - R11 @ coefficients)[:, self._dropped(k)]
+            residual = torch.cat([missed, residual])
         basis = None if count == k else self.independent[:k].nonzero()[:, 0]
         T = interpolation_matrix(kept, self.columns[count:], coefficients, basis)
-        return Interpolation(kept, T, R22)
+        return Interpolation(kept, T, residual)
 
     def for_accuracy(
         self,
@@ -194,15 +201,19 @@ class Ordering:
         """The smallest k with error at most ``eps`` relative to ``||Z||_2``.
 
         Certified: k is raised until ``||R22||_2``, with what rounding may add, is truly at most
-        ``eps * ||Z||_2``. Otherwise the proxy ``|r_{k+1,k+1} / r_11|`` decides, which is cheaper
+        ``eps * ||Z||_2``; with ``max_entry``, whose swaps start anew at each k, a smaller k may
+        have held too. Otherwise the proxy ``|r_{k+1,k+1} / r_11|`` decides, which is cheaper
         and usually, not always, too hopeful by a small factor only. ``dtype`` says that ``T`` will
         be stored in it, whose rounding the certificate then covers as well.
         """
         if not is_number(eps) or not 0 <= eps < math.inf:
             raise ArgumentError(f"eps={eps!r}; give a relative error of at least 0, such as 1e-3")
         if not certified:
-            return self.at_rank(int((self.proxy_errors > eps).sum()), max_entry=max_entry)
-        allowed = eps * self.spectral_norm
+            above = (self.proxy_errors > eps).nonzero()
+            return self.at_rank(int(above.max()) + 1 if len(above) else 0, max_entry=max_entry)
+        if eps >= 1:
+            return self.at_rank(0)
+        allowed = eps * self.spectral_norm - self.unseen
         rounding = self.floor + (torch.finfo(dtype).eps if dtype is not None else 0.0)
         # |r_{k+1,k+1}| <= ||R22||_2 rules out every k before this one
         nested = max_entry is None and self.diagonal_decreases
@@ -225,8 +236,16 @@ class Ordering:
         return bool((self.diagonal[1:] <= self.diagonal[:-1]).all())
 
     def _R22(self, k: int) -> Tensor:
+        """What is left of the columns not kept: ``Z - Z[:, kept] @ T`` up to a rotation."""
         count = int(self.independent_counts[k])
-        return self.R[count:, count:] if k < self.n else self.R[:0, :0]
+        return self.R[count:, count:][:, self._dropped(k)]
+
+    def _dropped(self, k: int) -> Tensor | slice:
+        """Which columns behind the basis are not kept: all, unless dependent ones are kept."""
+        count = int(self.independent_counts[k])
+        if count == k:
+            return slice(None)
+        return ~torch.isin(self.columns[count:], self.order[:k])
 
     def _checked(self, k: int) -> int:
         if not is_whole(k) or not 0 <= k <= self.n:
@@ -235,6 +254,11 @@ class Ordering:
 
     def __repr__(self) -> str:
         return f"Ordering(n={self.n}, numerical_rank={self.numerical_rank})"
+
+
+def suffix_sums(values: Tensor) -> Tensor:
+    """(n + 1,) the sums of ``values[k:]`` for k = 0 ... n."""
+    return torch.cat([values.flip(0).cumsum(0).flip(0), values.new_zeros(1)])
 
 
 def is_whole(value: object) -> bool:
@@ -254,8 +278,8 @@ def as_square(matrix: Tensor, n: int, name: str) -> Tensor:
     if matrix.shape != (n, n):
         raise ArgumentError(f"{name} has shape {tuple(matrix.shape)}; it must be ({n}, {n})")
     if not bool(matrix.isfinite().all()):
-        raise ArgumentError(f"{name} holds NaN or Inf; repair the weights it was made from")
-    return matrix
+        raise ArgumentError(f"{name} holds NaN or Inf; repair what it was made from")
+    return matrix.detach()
 
 
 def interpolation_matrix(

@@ -24,6 +24,7 @@ from interpress.linalg.precision import gram_floor
 _TRUSTED_CONDITION = 1e3
 _PROBES = 8
 _WIDE = 8  # columns per row from which n x n is too large a detour
+_WEIGHTED_STAGES = 64  # then what is left is nearly dependent, and ordered by its size alone
 
 
 def order_by_pivoting(factor: RFactor) -> Ordering:
@@ -33,7 +34,16 @@ def order_by_pivoting(factor: RFactor) -> Ordering:
     stages (after Fukaya, Nakatsukasa and Yamamoto, 2023), which has the precision of Householder
     QR at nearly the speed of a matrix product.
     """
-    return _greedy(factor, None)
+    if factor.root is None:
+        pivots = pivoted_cholesky(factor.G, _smallest(factor))
+        if _holds(pivots, factor.G):
+            # each column passed over is at most floor long, relative to the longest
+            unseen = math.sqrt(factor.n - pivots.count) * factor.floor * _longest(factor.G)
+            return _ordering(factor, pivots, pivots.R, unseen=unseen)
+    root = factor.R if factor.root is None else factor.root
+    if root.shape[1] > _WIDE * root.shape[0]:
+        return _householder(factor, root)
+    return _staged(factor, root)
 
 
 def order_by_weights(factor: RFactor, H: Tensor) -> Ordering:
@@ -43,45 +53,59 @@ def order_by_weights(factor: RFactor, H: Tensor) -> Ordering:
     and consumers side by side. Only Gram matrices are needed.
     """
     H = as_square(H, factor.n, "H").to(factor.device, torch.float64)
-    size = H.diagonal().max()
-    if not bool(size > 0):
+    size = float(H.diagonal().max())
+    if size == 0 and not bool(H.any()):
         raise ArgumentError("H is zero: nothing reads these channels; order by pivoting instead")
-    return _greedy(factor, H / size)
+    lopsided = float((H - H.T).abs().max()) > 1e-6 * size
+    if lopsided or bool((H.diagonal() < 0).any()):
+        raise ArgumentError("H is not U @ U.T for any U; multiply the weights by their transpose")
+    return _staged(factor, _root(factor), H / size)
 
 
 def order_as_given(factor: RFactor, order: Tensor) -> Ordering:
-    """Someone else's order (a magnitude, a random one) with our ``T`` and errors."""
-    order = torch.as_tensor(order, dtype=torch.int64, device=factor.device)
+    """Someone else's order (a magnitude, a random one) with our ``T`` and errors.
+
+    Columns are dependent on earlier ones when a Gram matrix cannot tell them apart (about 1e-7).
+    """
+    order = torch.as_tensor(order).to(factor.device)
     everything = torch.arange(factor.n, device=factor.device)
     if order.shape != (factor.n,) or not torch.equal(order.sort().values, everything):
         raise ArgumentError(f"order is not a permutation of {factor.n} columns; list each one once")
-    pivots = cholesky_in_order(factor.G, order, _smallest(factor.G))
+    if factor.root is not None and len(factor.root) >= factor.n:
+        R = triangle(factor.root[:, order])
+        if bool((R.diagonal() > factor.floor * _longest(factor.G)).all()):  # all independent
+            return _ordering(factor, Pivots(order.clone(), R), R)
+    pivots = cholesky_in_order(factor.G, order, _smallest(factor))
     if factor.root is None and _holds(pivots, factor.G):
-        return _ordering(factor, pivots, pivots.R, order)
+        unseen = math.sqrt(factor.n - pivots.count) * factor.floor * _longest(factor.G)
+        return _ordering(factor, pivots, pivots.R, order=order.clone(), unseen=unseen)
     root = factor.R if factor.root is None else factor.root
-    return _ordering(factor, pivots, triangle(root[:, pivots.order]), order)
+    R = triangle(root[:, pivots.order])
+    return _ordering(factor, pivots, R, order=order.clone())
 
 
-def _greedy(factor: RFactor, H: Tensor | None) -> Ordering:
-    root = factor.root
-    if root is None:
-        pivots = _pick(factor.G, _smallest(factor.G), H)
-        if _holds(pivots, factor.G):
-            return _ordering(factor, pivots, pivots.R, pivots.order)
-        root = factor.R
-    very_wide = H is None and root.shape[1] > _WIDE * root.shape[0]
-    pivots = _householder(root, factor.floor) if very_wide else _staged(root, factor.floor, H)
-    return _ordering(factor, pivots, pivots.R, pivots.order)
+def _ordering(
+    factor: RFactor,
+    pivots: Pivots,
+    R: Tensor,
+    *,
+    order: Tensor | None = None,
+    unseen: float = 0.0,
+) -> Ordering:
+    order = pivots.order if order is None else order
+    independent = torch.zeros(factor.n, dtype=torch.bool, device=order.device)
+    independent[pivots.order[: pivots.count]] = True
+    return Ordering(order, independent[order], pivots.order, R, factor.floor, unseen)
 
 
-def _householder(root: Tensor, floor: float) -> Pivots:
-    """LAPACK's pivoted QR, on the host: for few rows and more columns than a Gram matrix allows."""
-    R, order = scipy.linalg.qr(root.cpu().numpy(), mode="r", pivoting=True, check_finite=False)
-    diagonal = abs(R.diagonal())
-    count = int((diagonal > floor * diagonal[0]).sum())
-    return Pivots(
-        *(torch.from_numpy(x).to(root.device) for x in (order.astype("int64"), R[:count]))
-    )
+def _longest(G: Tensor) -> float:
+    return math.sqrt(max(float(G.diagonal().max()), 0.0))
+
+
+def _smallest(factor: RFactor) -> float:
+    """Squared column norms at or below this are rounding in a Gram matrix."""
+    floor = max(factor.floor, gram_floor(factor.n))
+    return (floor * _longest(factor.G)) ** 2
 
 
 def _holds(pivots: Pivots, G: Tensor) -> bool:
@@ -94,48 +118,84 @@ def _holds(pivots: Pivots, G: Tensor) -> bool:
     return bool(lost <= 1e-9 * G.diagonal().max())
 
 
-def _ordering(factor: RFactor, pivots: Pivots, R: Tensor, order: Tensor) -> Ordering:
-    independent = torch.zeros(factor.n, dtype=torch.bool, device=order.device)
-    independent[pivots.order[: pivots.count]] = True
-    return Ordering(order, independent[order], pivots.order, R, factor.floor)
+def _root(factor: RFactor) -> Tensor:
+    """Any root of the Gram matrix, the cheap one where it is safe."""
+    if factor.root is not None:
+        return factor.root
+    pivots = pivoted_cholesky(factor.G, _smallest(factor))
+    if not _holds(pivots, factor.G):
+        return factor.R
+    root = torch.empty_like(pivots.R)
+    root[:, pivots.order] = pivots.R
+    return root
 
 
-def _pick(G: Tensor, smallest: float, H: Tensor | None) -> Pivots:
-    return pivoted_cholesky(G, smallest) if H is None else weighted_cholesky(G, H, smallest)
+def _householder(factor: RFactor, root: Tensor) -> Ordering:
+    """LAPACK's pivoted QR, on the host: for few rows and more columns than a Gram matrix allows."""
+    R, order = scipy.linalg.qr(root.cpu().numpy(), mode="r", pivoting=True, check_finite=False)
+    R, order = torch.from_numpy(R).to(root), torch.from_numpy(order).long().to(root.device)
+    diagonal = R.diagonal().abs()
+    count = int((diagonal > factor.floor * diagonal[0]).sum())
+    return _ordering(factor, Pivots(order, R[:count]), R)
 
 
-def _smallest(G: Tensor) -> float:
-    """Squared column norms at or below this are rounding in a Gram matrix."""
-    return float(G.diagonal().max()) * gram_floor(len(G)) ** 2
+def _staged(factor: RFactor, root: Tensor, H: Tensor | None = None) -> Ordering:
+    """Pivoted QR by greedy Cholesky factorizations of what is left of each column.
 
-
-def _staged(
-    root: Tensor, floor: float, H: Tensor | None = None, largest: float | None = None
-) -> Pivots:
-    """Pivoted QR by pivoted Cholesky factorizations of what is left of each column.
-
-    Columns whose norm falls to ``floor`` times that of the ``largest`` count as dependent.
+    Columns whose norm falls to the floor, relative to the longest, count as dependent; what is
+    left of them stays in ``R``, so that errors account for it.
     """
-    G = gram(root)
-    n = len(G)
-    top = math.sqrt(float(G.diagonal().max())) if n else 0.0
-    largest = top if largest is None else largest
-    if top <= floor * largest:
-        return Pivots(torch.arange(n, device=G.device), G[:0])
-    stage = _pick(G, max(_smallest(G), (floor * largest) ** 2), H)
-    count = _trusted(stage.R)
-    if count == n:
-        return stage
-    taken, others = stage.order[:count], stage.order[count:]
-    # transposed, so that one column is one contiguous row
-    left, R12 = _deflate(root.T[stage.order], stage.R[:count])
-    H = None if H is None else H[others][:, others]
-    rest = _staged(left.T, floor, H, largest)
-    R = G.new_zeros(count + rest.count, n)
-    R[:count, :count] = stage.R[:count, :count]
-    R[:count, count:] = R12.index_select(1, rest.order)
-    R[count:, count:] = rest.R
-    return Pivots(torch.cat([taken, others[rest.order]]), R)
+    scale = 2.0 ** math.frexp(float(torch.linalg.vector_norm(root, math.inf)))[1]
+    left, columns = root / scale, torch.arange(factor.n, device=root.device)
+    longest = _longest(gram(left)) if H is not None else None
+    order: list[Tensor] = []  # columns taken by each stage
+    blocks: list[tuple[Tensor, Tensor, Tensor]] = []  # its R11, R12, and the columns of R12
+    while len(columns):
+        G = gram(left)
+        top = _longest(G)
+        longest = top if longest is None else longest
+        if top <= factor.floor * longest:
+            break
+        smallest = max(gram_floor(len(G)) * top, factor.floor * longest) ** 2
+        weights = H if len(blocks) < _WEIGHTED_STAGES else None
+        if weights is None:
+            stage = pivoted_cholesky(G, smallest)
+        else:
+            stage = weighted_cholesky(G, weights, smallest)
+        count = _trusted(stage.R)
+        # transposed, so that one column is one contiguous row
+        remainder, R12 = _deflate(left.T[stage.order], stage.R[:count])
+        blocks.append((stage.R[:count, :count], R12, columns[stage.order[count:]]))
+        order.append(columns[stage.order[:count]])
+        others = stage.order[count:]
+        left, columns = remainder.T, columns[others]
+        H = None if H is None else H[others][:, others]
+    return _assembled(factor, order, blocks, left, columns, scale)
+
+
+def _assembled(
+    factor: RFactor,
+    order: list[Tensor],
+    blocks: list[tuple[Tensor, Tensor, Tensor]],
+    left: Tensor,
+    rest: Tensor,
+    scale: float,
+) -> Ordering:
+    """One trapezoid from the rows of every stage and what was left at the end."""
+    taken = torch.cat([*order, rest])
+    count = sum(len(R11) for R11, _, _ in blocks)
+    tail = triangle(left)[: max(len(left) - count, 0)] if len(rest) else left[:0]
+    R = left.new_zeros(count + len(tail), factor.n)
+    place = torch.empty_like(taken)
+    place[taken] = torch.arange(factor.n, device=taken.device)
+    start = 0
+    for R11, R12, others in blocks:
+        stop = start + len(R11)
+        R[start:stop, start:stop] = R11
+        R[start:stop, place[others]] = R12
+        start = stop
+    R[count:, count:] = tail
+    return _ordering(factor, Pivots(taken, R[:count]), R.mul_(scale))
 
 
 def _trusted(R: Tensor) -> int:
@@ -145,8 +205,9 @@ def _trusted(R: Tensor) -> int:
     every c at once; scaling ``g`` by the column lengths scales the columns to length one.
     """
     R11 = R[:, : len(R)]
-    generator = torch.Generator().manual_seed(0)
-    probes = torch.randn(len(R), _PROBES, generator=generator, dtype=R.dtype).to(R.device)
+    generator = torch.Generator("cpu").manual_seed(0)
+    shape = (len(R), _PROBES)
+    probes = torch.randn(shape, generator=generator, dtype=R.dtype, device="cpu").to(R.device)
     lengths = torch.linalg.vector_norm(R11, dim=0)[:, None]
     z = torch.linalg.solve_triangular(R11.T, probes * lengths, upper=False)
     condition = z.square().mean(dim=1).cumsum(0).sqrt()

@@ -36,22 +36,22 @@ def has_fast_float64(device: torch.device) -> bool:
     return (properties.major, properties.minor) in _FAST_FLOAT64
 
 
-def gram_floor(n: int) -> float:
+def gram_floor(n: int, additions: int = 1) -> float:
     """Smallest |r_kk / r_11| a float64 Gram matrix of n columns still resolves.
 
     The Gram matrix holds r_kk**2, with rounding of a few sqrt(n) * eps: the square root of that
     is about 1e-7 at n = 128, which is the rounding already present in float32 activations.
     """
-    return math.sqrt(4.0 * math.sqrt(n) * EPS64)
+    return math.sqrt((4.0 * math.sqrt(n) + math.sqrt(additions)) * EPS64)
 
 
-def root_floor(n: int, dtype: torch.dtype) -> float:
-    """Smallest |r_kk / r_11| an orthogonal factorization in ``dtype`` still resolves."""
-    return 4.0 * EPS32 if dtype == torch.float32 else 4.0 * math.sqrt(n) * EPS64
+def root_floor(n: int, additions: int = 1) -> float:
+    """Smallest |r_kk / r_11| that many orthogonal factorizations in float64 still resolve."""
+    return (4.0 * math.sqrt(n) + additions) * EPS64
 
 
-def check_range(matrix: Tensor) -> None:
-    """float64 alone can hold numbers whose squares leave its range; refuse those, NaN and Inf."""
+def check_range(matrix: Tensor, *, squared: bool = False) -> None:
+    """Refuse NaN and Inf; with ``squared``, also numbers whose squares would leave float64."""
     largest = float(torch.linalg.vector_norm(matrix, ord=math.inf)) if matrix.numel() else 0.0
     if not math.isfinite(largest):
         bad = (~matrix.isfinite()).nonzero()
@@ -60,7 +60,7 @@ def check_range(matrix: Tensor) -> None:
             f"the matrix holds {len(bad)} NaN or Inf entries, the first at row {row}, column "
             f"{column}; drop or repair them"
         )
-    if largest > LARGEST or 0 < largest < SMALLEST:
+    if squared and (largest > LARGEST or 0 < largest < SMALLEST):
         raise DataError(
             f"the largest magnitude is {largest:.1e}, whose square leaves float64; scale the data "
             f"into [{SMALLEST:g}, {LARGEST:g}] (the interpolation matrix does not change)"

@@ -12,19 +12,20 @@ Two routes, same result up to rounding:
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from interpress import storage
 from interpress.errors import ArgumentError, DataError, StorageError
-from interpress.linalg.factor import RFactor, add_gram, mirror, triangle
+from interpress.linalg.factor import RFactor
 from interpress.linalg.ordering import is_whole
-from interpress.linalg.precision import check_range, has_fast_float64, has_float64
+from interpress.linalg.precision import LARGEST, has_fast_float64, has_float64
+from interpress.linalg.sums import KINDS, GramSum, RowSum, SinglePrecisionTsqrSum, TsqrSum
 
 Route = Literal["auto", "gram", "tsqr"]
 _KIND = "factor-stream"
@@ -41,6 +42,7 @@ class FactorStream:
     ``route`` is normally left at ``"auto"``: ``"tsqr"`` for float64 rows and where float64 is
     slow, else ``"gram"``; it is settled by the first batch. ``dtype`` overrides the arithmetic of
     the ``"tsqr"`` route. A batch with NaN or Inf raises and leaves the stream as it was.
+    Later float64 batches of a stream that began with float32 ones get float32's noise floor.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class FactorStream:
         self._route: Route = route
         self._dtype = dtype
         self._device = None if device is None else torch.device(device)
-        self._sum: _Gram | _Tsqr | None = None
+        self._sum: RowSum | None = None
 
     @property
     def route(self) -> Route:
@@ -84,6 +86,8 @@ class FactorStream:
 
     def merge(self, other: FactorStream) -> FactorStream:
         """Add all rows another stream has seen (another process, another shard of the data)."""
+        if not isinstance(other, FactorStream):
+            raise ArgumentError(f"got a {type(other).__name__}; pass another FactorStream")
         if other.n != self.n:
             raise ArgumentError(
                 f"cannot merge a stream of {other.n} columns into one of {self.n}; "
@@ -91,13 +95,14 @@ class FactorStream:
             )
         if other._sum is None:
             return self
-        if self._sum is None:
-            self._sum = other._sum.to(self._device) if self._device else other._sum.copy()
-        elif self._sum.kind != other._sum.kind:
+        wanted = self._sum.kind if self._sum is not None else self._route
+        if wanted not in ("auto", other._sum.route, other._sum.kind):
             raise ArgumentError(
-                f"cannot merge a {other._sum.kind} stream into a {self._sum.kind} one; "
+                f"cannot merge a {other._sum.kind} stream into a {wanted} one; "
                 "create both with the same route= (and dtype=)"
             )
+        if self._sum is None:
+            self._sum = other._sum.to(self._device) if self._device else other._sum
         else:
             self._sum = self._sum.merged(other._sum)
         self._route = self._sum.route
@@ -114,29 +119,34 @@ class FactorStream:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a safetensors file, to go on later or to merge elsewhere."""
         fields = {name: str(getattr(self, name)) for name in ("n", "rows", "batches", "route")}
+        fields["dtype"] = str(self._dtype).removeprefix("torch.")
+        if self._sum is not None:
+            fields |= {"kind": self._sum.kind, "additions": str(self._sum.additions)}
         storage.save_tensors(path, _KIND, self._sum.tensors() if self._sum else {}, fields)
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, device: torch.device | str = "cpu"
+        cls, path: str | os.PathLike[str], *, device: torch.device | str | None = None
     ) -> FactorStream:
         """A stream that goes on exactly where the saved one stopped."""
         tensors, fields = storage.load_tensors(path, _KIND)
         try:
-            stream = cls(int(fields["n"]), route=fields["route"], device=device)  # type: ignore[arg-type]
+            dtype = None if fields["dtype"] == "None" else getattr(torch, fields["dtype"])
+            route: Any = fields["route"]
+            stream = cls(int(fields["n"]), route=route, dtype=dtype, device=device)
             stream.rows, stream.batches = int(fields["rows"]), int(fields["batches"])
-            if "gram" in tensors:
-                stream._sum = _Gram(tensors["gram"])
-            elif "R" in tensors:
-                stream._sum = _Tsqr(tensors["R"], tuple(tensors["pending"].split(stream.n)))
-        except (KeyError, ValueError) as error:
+            if "kind" in fields:
+                kind, additions = KINDS[fields["kind"]], int(fields["additions"])
+                stream._sum = kind.restored(tensors, stream.n, additions)
+        except (KeyError, ValueError, AttributeError, TypeError) as error:
             raise StorageError(f"{path} lacks or garbles {error}; save the stream again") from error
-        if any(t.shape[1:] != (stream.n,) for t in tensors.values()):
-            raise StorageError(f"{path} does not hold {stream.n} columns; save the stream again")
-        stream._sum = stream._sum.to(stream._device) if stream._sum and stream._device else None
+        if (stream._sum is None) != (stream.rows == 0):
+            raise StorageError(f"{path} counts {stream.rows} rows but does not fit; save it again")
+        if stream._sum is not None and stream._device is not None:
+            stream._sum = stream._sum.to(stream._device)
         return stream
 
-    def _start(self, batch: Tensor) -> _Gram | _Tsqr:
+    def _start(self, batch: Tensor) -> RowSum:
         device = self._device or batch.device
         if not has_float64(device):
             device = torch.device("cpu")
@@ -145,26 +155,25 @@ class FactorStream:
         if route == "auto":
             route = "gram" if fast and batch.dtype != torch.float64 and not self._dtype else "tsqr"
         if route == "gram":
-            return _Gram(torch.zeros(self.n, self.n, dtype=torch.float64, device=device))
+            return GramSum.empty(self.n, device)
         exact = fast or batch.dtype == torch.float64
         dtype = self._dtype or (torch.float64 if exact else torch.float32)
-        return _Tsqr(torch.zeros(0, self.n, dtype=dtype, device=device))
+        kind = TsqrSum if dtype == torch.float64 else SinglePrecisionTsqrSum
+        return kind.empty(self.n, device)
 
-    def _chunks(self, batch: Tensor, dim: int, target: _Gram | _Tsqr) -> Iterator[Tensor]:
+    def _chunks(self, batch: Tensor, dim: int, target: RowSum) -> Iterator[Tensor]:
         """Pieces of the batch as finite rows in the working precision, a few MB each."""
-        megabytes = 8 if target.device.type == "cpu" else 256
-        limit = max(1, megabytes * 2**20 // (8 * self.n))
-        for rows in _row_chunks(batch.detach().movedim(dim, -1), limit):
-            chunk = rows.to(target.device, target.dtype)
-            if not bool(chunk.isfinite().all()):
-                raise self._not_finite(batch, dim, limit)
-            if target.route == "gram" and batch.dtype == torch.float64:
-                check_range(chunk)
+        for rows in _row_chunks(batch.detach().movedim(dim, -1), target.rows_at_once):
+            chunk = rows.to(target.home, target.dtype)
+            largest = float(torch.linalg.vector_norm(chunk, math.inf))
+            if not largest <= LARGEST:
+                raise self._unusable(batch, dim, target.rows_at_once)
             yield chunk
 
-    def _not_finite(self, batch: Tensor, dim: int, limit: int) -> DataError:
-        bad_rows, seen, first = 0, 0, ""
+    def _unusable(self, batch: Tensor, dim: int, limit: int) -> DataError:
+        bad_rows, seen, largest, first = 0, 0, 0.0, ""
         for rows in _row_chunks(batch.detach().movedim(dim, -1), limit):
+            rows = rows.double() if has_float64(rows.device) else rows.cpu().double()
             bad = ~rows.isfinite()
             hit = bad.any(dim=1).nonzero()[:, 0]
             if len(hit) and not first:
@@ -172,105 +181,22 @@ class FactorStream:
                 channel = int(bad[row].nonzero()[0, 0])
                 first = f"row {seen + row}, channel {channel} is {float(rows[row, channel])}"
             bad_rows, seen = bad_rows + len(hit), seen + len(rows)
+            largest = max(largest, float(rows.abs().max()))
+        kept = f"the {self.rows} rows added before are kept"
+        if not bad_rows:
+            return DataError(
+                f"batch {self.batches + 1} holds a magnitude of {largest:.1e}, too large to square "
+                f"in the arithmetic of this stream; {kept}. Scale the data down (the interpolation "
+                "matrix does not change)"
+            )
         return DataError(
-            f"batch {self.batches}: {bad_rows} of its {seen} rows hold NaN or Inf (first: {first});"
-            f" the {self.rows} rows added before are kept. Drop or repair these examples, or run "
-            "the model in float32 if half precision overflows"
+            f"batch {self.batches + 1}: {bad_rows} of its {seen} rows hold NaN or Inf (first: "
+            f"{first}); {kept}. Drop or repair these examples, or run the model in float32 if "
+            "half precision overflows"
         )
 
     def __repr__(self) -> str:
         return f"FactorStream(n={self.n}, rows={self.rows}, route={self.route!r})"
-
-
-@dataclass(frozen=True)
-class _Gram:
-    """``total = Z.T @ Z``; only its upper block triangle is kept up to date."""
-
-    total: Tensor
-    route: Literal["gram"] = "gram"
-
-    kind = "float64 gram"
-    dtype = torch.float64
-
-    @property
-    def device(self) -> torch.device:
-        return self.total.device
-
-    def plus(self, chunks: Iterator[Tensor]) -> _Gram:
-        total = self.total.clone()
-        for chunk in chunks:
-            add_gram(total, chunk)
-        return replace(self, total=total)
-
-    def merged(self, other: _Gram | _Tsqr) -> _Gram:
-        assert isinstance(other, _Gram)
-        return replace(self, total=self.total + other.total.to(self.device))
-
-    def factor(self, rows: int) -> RFactor:
-        return RFactor.from_gram(mirror(self.total.clone()), rows)
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {"gram": self.total}
-
-    def to(self, device: torch.device) -> _Gram:
-        return replace(self, total=self.total.to(device))
-
-    def copy(self) -> _Gram:
-        return replace(self, total=self.total.clone())
-
-
-@dataclass(frozen=True)
-class _Tsqr:
-    """``R`` of all folded rows, and pending rows that wait until a QR of them is worth it."""
-
-    R: Tensor
-    pending: tuple[Tensor, ...] = ()
-    route: Literal["tsqr"] = "tsqr"
-
-    @property
-    def kind(self) -> str:
-        return f"{str(self.dtype).removeprefix('torch.')} tsqr"
-
-    @property
-    def device(self) -> torch.device:
-        return self.R.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.R.dtype
-
-    def plus(self, chunks: Iterator[Tensor]) -> _Tsqr:
-        state = self
-        for chunk in chunks:
-            # a clone: float64 rows arrive as views of the caller's own batch
-            state = replace(state, pending=(*state.pending, chunk.clone()))
-            if sum(map(len, state.pending)) >= state.R.shape[1]:
-                state = state.folded()
-        return state
-
-    def folded(self) -> _Tsqr:
-        if not self.pending:
-            return self
-        return replace(self, R=triangle(torch.cat([self.R, *self.pending])), pending=())
-
-    def merged(self, other: _Gram | _Tsqr) -> _Tsqr:
-        assert isinstance(other, _Tsqr)
-        theirs = other.to(self.device)
-        return replace(self, pending=(*self.pending, theirs.R, *theirs.pending)).folded()
-
-    def factor(self, rows: int) -> RFactor:
-        return RFactor.from_root(self.folded().R, rows)
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {"R": self.R, "pending": torch.cat([self.R[:0], *self.pending])}
-
-    def to(self, device: torch.device) -> _Tsqr:
-        return replace(
-            self, R=self.R.to(device), pending=tuple(rows.to(device) for rows in self.pending)
-        )
-
-    def copy(self) -> _Tsqr:
-        return self  # nothing here is ever written in place
 
 
 def _row_chunks(batch: Tensor, limit: int) -> Iterator[Tensor]:
@@ -290,9 +216,13 @@ def _row_chunks(batch: Tensor, limit: int) -> Iterator[Tensor]:
 def _check_batch(batch: Tensor, n: int, dim: int) -> None:
     if not isinstance(batch, Tensor):
         raise ArgumentError(f"got a {type(batch).__name__}; pass a torch.Tensor of rows")
+    if batch.layout != torch.strided or batch.is_meta:
+        raise ArgumentError(
+            f"a {batch.layout} tensor on {batch.device}; pass a dense one with data"
+        )
     if not batch.is_floating_point():
         raise ArgumentError(f"rows of dtype {batch.dtype}; convert them to a float dtype first")
-    if batch.ndim < 1 or not -batch.ndim <= dim < batch.ndim:
+    if not is_whole(dim) or not -batch.ndim <= dim < batch.ndim:
         raise ArgumentError(
             f"dim={dim} of a tensor of shape {tuple(batch.shape)}; choose one it has"
         )

@@ -42,12 +42,13 @@ def bounded_interpolation(ordering: Ordering, k: int, max_entry: float) -> Inter
     count = int(ordering.independent_counts[k])
     extra = ordering.order[:k][~ordering.independent[:k]]  # kept, but of no use to the others
     columns = ordering.columns.clone()
-    R = ordering.R
+    scale = float(torch.linalg.vector_norm(ordering.R, torch.inf)) or 1.0
+    R = ordering.R / scale  # squares of squares appear below
     for _ in range(_SWEEPS):
         T = solve_upper(R[:count, :count], R[:count, count:])
         swapped = _exchange(R, T, count, max_entry * (1 + _SLACK)) if T.numel() else None
         if swapped is None:
-            return _assemble(columns, count, extra, T, R[count:, count:])
+            return _assemble(columns, count, extra, T, R[count:, count:] * scale)
         columns, R = columns[swapped], triangle(R[:, swapped])
     raise InterpressError(
         f"entries of T stay above max_entry={max_entry} at k={k} after {_SWEEPS} sweeps of swaps "
@@ -68,17 +69,17 @@ def _exchange(R: Tensor, T: Tensor, count: int, bound: float) -> Tensor | None:
     E = R[:, count:].clone()
     E[:count] = 0
     T = T.clone()
-    position = None
-    while True:
+    position = torch.arange(n, device=R.device)
+    swaps = 0
+    while swaps < 100 + 10 * n:  # rounding could keep a sweep from ending; the next starts fresh
         growth = T.square() + torch.outer(dual.square().sum(1), E.square().sum(0))
-        best = int(growth.argmax())
-        i, j = divmod(best, n - count)
-        if float(growth[i, j]) <= bound**2:
-            return position
-        if position is None:
-            position = torch.arange(n, device=R.device)
+        i, j = divmod(int(growth.argmax()), n - count)
+        if not float(growth[i, j]) > bound**2:
+            break
         position[i], position[count + j] = position[count + j].clone(), position[i].clone()
         _swap(dual, E, T, i, j)
+        swaps += 1
+    return position if swaps else None
 
 
 def _swap(dual: Tensor, E: Tensor, T: Tensor, i: int, j: int) -> None:
@@ -116,4 +117,5 @@ def _assemble(
         extra = torch.cat([extra[~taken[extra]], free[~torch.isin(free, extra)]])[: len(extra)]
     kept = torch.cat([columns[:count], extra])
     basis = torch.arange(count, device=T.device) if len(extra) else None
+    residual = residual[:, ~torch.isin(columns[count:], extra)]
     return Interpolation(kept, interpolation_matrix(kept, columns[count:], T, basis), residual)
