@@ -145,9 +145,11 @@ def _staged(factor: RFactor, root: Tensor, H: Tensor | None = None) -> Ordering:
     Columns whose norm falls to the floor, relative to the longest, count as dependent; what is
     left of them stays in ``R``, so that errors account for it.
     """
-    scale = 2.0 ** math.frexp(float(torch.linalg.vector_norm(root, math.inf)))[1]
-    left, columns = root / scale, torch.arange(factor.n, device=root.device)
-    longest = _longest(gram(left)) if H is not None else None
+    scale, left, columns = 1.0, root, torch.arange(factor.n, device=root.device)
+    if H is not None:  # fourth powers of the data appear
+        scale = 2.0 ** math.frexp(float(torch.linalg.vector_norm(root, math.inf)))[1]
+        left = root / scale
+    longest = None
     order: list[Tensor] = []  # columns taken by each stage
     blocks: list[tuple[Tensor, Tensor, Tensor]] = []  # its R11, R12, and the columns of R12
     while len(columns):
@@ -163,12 +165,14 @@ def _staged(factor: RFactor, root: Tensor, H: Tensor | None = None) -> Ordering:
         else:
             stage = weighted_cholesky(G, weights, smallest)
         count = _trusted(stage.R)
-        # transposed, so that one column is one contiguous row
-        remainder, R12 = _deflate(left.T[stage.order], stage.R[:count])
-        blocks.append((stage.R[:count, :count], R12, columns[stage.order[count:]]))
-        order.append(columns[stage.order[:count]])
-        others = stage.order[count:]
-        left, columns = remainder.T, columns[others]
+        taken, others = stage.order[:count], stage.order[count:]
+        R11, R12 = stage.R[:count, :count], stage.R[:count, count:]
+        if len(others):  # transposed, so that one column is one contiguous row
+            remainder, R12 = _deflate(left.T[stage.order], stage.R[:count])
+            left = remainder.T
+        order.append(columns[taken])
+        columns = columns[others]
+        blocks.append((R11, R12, columns))
         H = None if H is None else H[others][:, others]
     return _assembled(factor, order, blocks, left, columns, scale)
 
@@ -195,7 +199,8 @@ def _assembled(
         R[start:stop, place[others]] = R12
         start = stop
     R[count:, count:] = tail
-    return _ordering(factor, Pivots(taken, R[:count]), R.mul_(scale))
+    R *= scale
+    return _ordering(factor, Pivots(taken, R[:count]), R)
 
 
 def _trusted(R: Tensor) -> int:
