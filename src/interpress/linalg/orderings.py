@@ -188,7 +188,7 @@ def _assembled(
     """One trapezoid from the rows of every stage and what was left at the end."""
     taken = torch.cat([*order, rest])
     count = sum(len(R11) for R11, _, _ in blocks)
-    tail = triangle(left)[: max(len(left) - count, 0)] if len(rest) else left[:0]
+    tail = triangle(left)[: max(len(left) - count, 0)] if len(rest) else left[:0, :0]
     R = left.new_zeros(count + len(tail), factor.n)
     place = torch.empty_like(taken)
     place[taken] = torch.arange(factor.n, device=taken.device)
