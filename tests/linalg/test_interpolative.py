@@ -126,7 +126,9 @@ def test_the_certificate_covers_the_rounding_of_T(dtype: torch.dtype, eps: float
 
 
 def test_far_more_columns_than_memory_for_their_gram_matrix() -> None:
-    A = FAMILIES["random"](8, 0).T.contiguous() @ torch.randn(16, 200_000, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    spread = torch.randn(8, 200_000, generator=generator, dtype=torch.float64)
+    A = FAMILIES["random"](8, 0) * torch.logspace(0, -3, 8, dtype=torch.float64) @ spread
     found = interpress.interpolative_decomposition(A, k=8)
     error = A - A[:, found.kept] @ found.T
     assert float(error.norm()) <= 1e-12 * float(A.norm())
