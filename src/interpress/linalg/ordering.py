@@ -51,13 +51,15 @@ class Interpolation:
     @cached_property
     def T_norm(self) -> float:
         """``||T||_F`` of the dropped columns: how much rounding in the kept ones can grow."""
-        kept = torch.linalg.matrix_norm(self.T[:, self.kept]) if self.k else 0.0
-        return math.sqrt(max(float(torch.linalg.matrix_norm(self.T)) ** 2 - float(kept) ** 2, 0.0))
+        return math.sqrt(max(float(torch.linalg.matrix_norm(self.T)) ** 2 - self.k, 0.0))
 
     @property
     def largest_entry(self) -> float:
-        """``max |T|``: how much an error in a kept column can grow in a dropped one."""
-        return float(self.T.abs().max()) if self.T.numel() else 0.0
+        """``max |T|`` of the dropped columns: how much of a kept one goes into another."""
+        dropped = torch.ones(self.n, dtype=torch.bool, device=self.T.device)
+        dropped[self.kept] = False
+        entries = self.T[:, dropped]
+        return float(entries.abs().max()) if entries.numel() else 0.0
 
     def __repr__(self) -> str:
         return (
