@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from interpress.errors import StorageError
@@ -26,27 +26,24 @@ def save_tensors(
     fields: Mapping[str, str],
 ) -> None:
     """Write one file; an interrupt or a full disk leaves whatever was there before."""
-    target = Path(path)
+    target = Path(os.path.realpath(path))  # through a link, not over it
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     stamp = {"interpress": kind, "version": str(FORMAT_VERSION)}
     metadata = {**stamp, **fields, "sha256": _digest(plain, {**stamp, **fields})}
+    beside = target.parent / f".{uuid.uuid4().hex}.tmp"
     try:
-        handle, beside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        with open(beside, "xb") as file:
+            file.write(save(plain, metadata))
+        if target.is_file():
+            beside.chmod(target.stat().st_mode & 0o777)
+        os.replace(beside, target)
     except OSError as error:
         raise StorageError(
-            f"cannot write {target}: {error.strerror}; choose a folder that exists and is writable"
+            f"cannot write {target}: {error.strerror}; nothing was changed. Choose a folder that "
+            "exists, is writable and has room"
         ) from error
-    os.close(handle)
-    umask = os.umask(0)
-    os.umask(umask)
-    try:
-        save_file(plain, beside, metadata)
-        os.chmod(beside, 0o666 & ~umask)  # as any newly written file; mkstemp is stricter
-        os.replace(beside, target)
-    except (OSError, SafetensorError) as error:
-        raise StorageError(f"cannot write {target}: {error}; nothing was changed") from error
     finally:
-        Path(beside).unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
 
 
 def load_tensors(

@@ -100,6 +100,18 @@ def test_result_has_the_dtype_of_the_input(dtype: torch.dtype) -> None:
     assert error <= found.frobenius_error + 4 * torch.finfo(dtype).eps * float(A.norm())
 
 
+def test_reported_errors_include_the_rounding_of_T_in_half_precision() -> None:
+    generator = torch.Generator().manual_seed(0)
+    factors = (torch.randint(-3, 4, s, generator=generator).double() for s in ((50, 3), (3, 12)))
+    A = next(factors) @ next(factors)  # exact in bfloat16
+    found = interpress.interpolative_decomposition(A.bfloat16(), k=3)
+    error = A - A[:, found.kept] @ found.T.double()
+    assert found.spectral_error == pytest.approx(
+        float(torch.linalg.matrix_norm(error, 2)), rel=1e-6
+    )
+    assert found.frobenius_error == pytest.approx(float(error.norm()), rel=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize("layout", ["C", "F"])
 def test_numpy_goes_in(dtype: type, layout: str) -> None:

@@ -125,6 +125,9 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"n": "17"}, "garbles its total"),
+        ({"additions": "-5"}, "garbles its tensors"),
+        ({"batches": "-1"}, "does not fit"),
+        ({"kind": "float64 tsqr"}, "garbles its route"),
         ({"kind": "float99 gram"}, "garbles 'float99 gram'"),
         ({"pending": torch.zeros(3, 15).double()}, "garbles its pending rows"),
         ({"n": None}, "garbles 'n'"),
@@ -149,6 +152,17 @@ def test_files_that_contradict_themselves(change: dict, message: str, tmp_path: 
         FactorStream.load(path)
 
 
+def test_saving_keeps_permissions_and_follows_links(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.safetensors", tmp_path / "link.safetensors"
+    real.touch()
+    real.chmod(0o600)
+    link.symlink_to(real)
+    FactorStream(4).add(rows(9, 4)).save(link)
+    assert link.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o600
+    assert FactorStream.load(real).rows == 9
+
+
 def test_a_stream_that_has_not_begun_keeps_its_settings(tmp_path: Path) -> None:
     path = tmp_path / "tap.safetensors"
     FactorStream(4, route="tsqr", dtype=torch.float32).save(path)
@@ -159,7 +173,7 @@ def test_a_stream_that_has_not_begun_keeps_its_settings(tmp_path: Path) -> None:
 
 def test_unwritable_target_keeps_what_was_there(tmp_path: Path) -> None:
     stream = FactorStream(4).add(rows(3, 4))
-    with pytest.raises(StorageError, match="choose a folder that exists"):
+    with pytest.raises(StorageError, match="Choose a folder that exists"):
         stream.save(tmp_path / "missing" / "tap.safetensors")
     (tmp_path / "folder").mkdir()
     with pytest.raises(StorageError, match="nothing was changed"):
@@ -294,10 +308,14 @@ def test_float64_beyond_its_squares_is_refused_with_the_remedy() -> None:
             stream.add(1e170 * rows(9, 3).double())
         stream.add(1e-170 * rows(9, 3).double())  # harmless beside ordinary rows
         assert relative(stream.factor().G, rows(9, 3).double().T @ rows(9, 3).double()) < 1e-13
-    with pytest.raises(DataError, match="scale the data into"):
-        FactorStream(3).add(1e-170 * rows(9, 3).double()).factor()
+        with pytest.raises(DataError, match=r"too small to square.*scale the data up"):
+            FactorStream(3, route=route).add(1e-170 * rows(9, 3).double()).factor()
     with pytest.raises(DataError, match="too large to square in the arithmetic of this stream"):
         FactorStream(3, dtype=torch.float32).add(1e39 * rows(9, 3).double())
+    with pytest.raises(DataError, match="too large to square in the arithmetic of this stream"):
+        FactorStream(3, dtype=torch.float32).add(1e38 * rows(9, 3))
+    with pytest.raises(DataError, match="too small to square"):
+        FactorStream(3, dtype=torch.float32).add(1e-60 * rows(9, 3).double()).factor()
 
 
 @pytest.mark.parametrize(

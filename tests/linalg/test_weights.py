@@ -117,6 +117,26 @@ def test_pairs_whose_differences_matter_follow_brute_force_and_end() -> None:
         assert float(tails[k]) <= 1.001 * best + 1e-9
 
 
+@pytest.mark.parametrize("source", ["gram", "root"])
+def test_near_duplicates_leave_T_and_its_tails_honest(source: str) -> None:
+    """A column barely above the rounding of a Gram matrix must not be built upon."""
+    for seed in range(150):
+        generator = torch.Generator().manual_seed(seed)
+        Z = torch.randn(3, 5, generator=generator, dtype=torch.float64)
+        nearness = 10.0 ** -(5 + 3 * float(torch.rand(1, generator=generator)))
+        Z[:, 1] = Z[:, 0] + nearness * torch.randn(3, generator=generator, dtype=torch.float64)
+        U = torch.randn(5, 3, generator=generator, dtype=torch.float64)
+        factor = RFactor.from_gram(Z.T @ Z, 3) if source == "gram" else RFactor.from_root(Z, 3)
+        tails = order_by_weights(factor, U @ U.T).weighted_tails(U @ U.T)
+        ordering = order_by_weights(factor, U @ U.T)
+        size = float(torch.linalg.matrix_norm(Z @ U))
+        for k in range(6):
+            found = ordering.at_rank(k)
+            true = float(torch.linalg.matrix_norm((Z - Z[:, found.kept] @ found.T) @ U))
+            assert true == pytest.approx(float(tails[k]), rel=1e-6, abs=1e-4 * size)
+        assert float(tails[4]) <= 1e-4 * size  # the rank is three, and one column stands twice
+
+
 @pytest.mark.parametrize("scale", [1e-130, 1e-60, 1e60, 1e130])
 def test_the_scale_of_the_data_does_not_matter(scale: float) -> None:
     Z, U = FAMILIES["activations"](40, 0), weights(40, 40)
@@ -137,6 +157,7 @@ def test_weights_with_gradients_are_fine() -> None:
 @pytest.mark.parametrize(
     ("H", "message"),
     [
+        (torch.eye(3).fliplr() - torch.eye(3).fliplr().diag().diag(), "H is not U @ U.T"),
         (-torch.eye(3), "H is not U @ U.T for any U"),
         (torch.eye(3) + torch.eye(3).roll(1, 0), "multiply the weights by their transpose"),
         (torch.zeros(3, 3), "H is zero: nothing reads these channels"),

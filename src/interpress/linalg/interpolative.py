@@ -75,7 +75,12 @@ def interpolative_decomposition(
         if eps is not None
         else ordering.at_rank(k, max_entry=max_entry)  # type: ignore[arg-type]
     )
-    return Interpolation(found.kept.to(A.device), found.T.to(A).contiguous(), found.residual)
+    T, residual = found.T.to(A).contiguous(), found.residual
+    if A.element_size() < 4:  # rounding T to half precision is an error of its own
+        R = torch.empty_like(ordering.R)
+        R[:, ordering.columns] = ordering.R
+        residual = R - R[:, found.kept] @ T.to(R)
+    return Interpolation(found.kept.to(A.device), T, residual)
 
 
 def column_ordering(A: Tensor | np.ndarray[Any, Any]) -> Ordering:
@@ -95,7 +100,8 @@ def _as_matrix(A: Tensor | np.ndarray[Any, Any]) -> Tensor:
         if A.dtype.kind not in "fiub":
             raise ArgumentError(f"A has dtype {A.dtype}; convert it to a real float dtype first")
         native = A.dtype.newbyteorder("=") if A.dtype.itemsize <= 8 else np.dtype(np.float64)
-        A = torch.from_numpy(np.array(A, dtype=native, order="C"))
+        with np.errstate(over="ignore"):  # what overflows is reported as Inf below
+            A = torch.from_numpy(np.array(A, dtype=native, order="C"))
     if not isinstance(A, Tensor):
         raise ArgumentError(f"A is a {type(A).__name__}; pass a torch.Tensor or a NumPy array")
     if A.ndim != 2:

@@ -80,7 +80,9 @@ class Ordering:
     """All columns of ``Z``, most important first, and the triangular factor in that order.
 
     Nested: ``kept`` for k is the first k of ``order``, whatever k. Columns that depend on the ones
-    before them (to the factor's ``floor``) add nothing to ``T`` and never make it large.
+    before them (to the factor's ``floor``) add nothing to ``T`` and never make it large. Tails are
+    those of the exact ``T``; where that is too large for floating point, :meth:`at_rank` returns a
+    smaller one, whose own errors say what it costs.
     """
 
     order: Tensor  #: (n,) every column
@@ -123,23 +125,36 @@ class Ordering:
     @cached_property
     def frobenius_tails(self) -> Tensor:
         """(n + 1,) ``||Z - Z[:, kept] @ T||_F`` for k = 0 ... n, exact down to the floor."""
-        dependent = self.R.new_zeros(self.n)
-        rank = self.numerical_rank
-        dependent[self.columns[rank:]] = self.R[rank:, rank:].square().sum(dim=0)
-        return self._tails(self.R.square().sum(dim=1), suffix_sums(dependent[self.order]))
+        return self._tails(self.R.square().sum(dim=1), None)
 
     def weighted_tails(self, H: Tensor) -> Tensor:
         """(n + 1,) ``||(Z - Z[:, kept] @ T) @ U||_F`` for k = 0 ... n, with ``H = U @ U.T``."""
         H = as_square(H, self.n, "H").to(self.R)[self.columns][:, self.columns]
-        squares = ((self.R @ H) * self.R).sum(dim=1).clamp(min=0)
-        dependent = squares[self.numerical_rank :].sum().repeat(self.n + 1)
-        dependent[-1] = 0
-        return self._tails(squares, dependent)
+        return self._tails(((self.R @ H) * self.R).sum(dim=1).clamp(min=0), H)
 
-    def _tails(self, squares: Tensor, dependent: Tensor) -> Tensor:
-        """Row i of R is lost until the i-th independent column is kept."""
-        lost = suffix_sums(squares[: self.numerical_rank])
-        return (lost[self.independent_counts.to(lost.device)] + dependent).sqrt()
+    def _tails(self, squares: Tensor, H: Tensor | None) -> Tensor:
+        """Row i of R is lost until the i-th independent column is kept.
+
+        What is left of the dependent columns stays lost until they are kept themselves.
+        """
+        rank = self.numerical_rank
+        counts = self.independent_counts.to(self.R.device)
+        lost = suffix_sums(squares[:rank])[counts]
+        rest = self.R[rank:, rank:]
+        if rest.numel() == 0:
+            return lost.sqrt()
+        place = torch.empty_like(self.order)
+        place[self.order] = torch.arange(self.n, device=place.device)
+        by_order = place[self.columns[rank:]].argsort()
+        rest = rest[:, by_order]
+        if H is None:
+            dependent = suffix_sums(rest.square().sum(dim=0))
+        else:
+            M = (rest.T @ rest) * H[rank:, rank:][by_order][:, by_order]
+            corner_sums = M.flip(0, 1).cumsum(0).cumsum(1).diagonal().flip(0)
+            dependent = torch.cat([corner_sums, M.new_zeros(1)]).clamp(min=0)
+        kept_dependent = torch.arange(self.n + 1, device=counts.device) - counts
+        return (lost + dependent[kept_dependent]).sqrt()
 
     @cached_property
     def spectral_norm(self) -> float:
@@ -215,7 +230,7 @@ class Ordering:
             return self.at_rank(int(above.max()) + 1 if len(above) else 0, max_entry=max_entry)
         if eps >= 1:
             return self.at_rank(0)
-        allowed = eps * self.spectral_norm - self.unseen
+        allowed = eps * self.spectral_norm
         rounding = self.floor + (torch.finfo(dtype).eps if dtype is not None else 0.0)
         # |r_{k+1,k+1}| <= ||R22||_2 rules out every k before this one
         nested = max_entry is None and self.diagonal_decreases
@@ -225,7 +240,7 @@ class Ordering:
             # strides double until one k holds, then the gap is halved
             k = min(low + stride - 1, self.n - 1) if found is None else (low + high) // 2
             tried = self.at_rank(k, max_entry=max_entry)
-            margin = rounding * self.spectral_norm * (1 + tried.T_norm)
+            margin = (rounding * self.spectral_norm + self.unseen) * (1 + tried.T_norm)
             if spectral_norm_at_most(tried.residual, allowed - margin):
                 high, found = k, tried
             else:

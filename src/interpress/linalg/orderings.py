@@ -16,7 +16,7 @@ from interpress.linalg.cholesky import (
     weighted_cholesky,
 )
 from interpress.linalg.factor import RFactor, gram, triangle
-from interpress.linalg.ordering import Ordering, as_square, solve_upper
+from interpress.linalg.ordering import Ordering, as_square, solve_upper, suffix_sums
 from interpress.linalg.precision import gram_floor
 
 # Cholesky of a Gram matrix is right to eps * condition**2. Up to this condition number (of columns
@@ -24,6 +24,7 @@ from interpress.linalg.precision import gram_floor
 _TRUSTED_CONDITION = 1e3
 _PROBES = 8
 _WIDE = 8  # columns per row from which n x n is too large a detour
+_CLEAR = 30.0  # times the floor: what must be left of a column that is not the longest
 _WEIGHTED_STAGES = 64  # then what is left is nearly dependent, and ordered by its size alone
 
 
@@ -37,9 +38,7 @@ def order_by_pivoting(factor: RFactor) -> Ordering:
     if factor.root is None:
         pivots = pivoted_cholesky(factor.G, _smallest(factor))
         if _holds(pivots, factor.G):
-            # each column passed over is at most floor long, relative to the longest
-            unseen = math.sqrt(factor.n - pivots.count) * factor.floor * _longest(factor.G)
-            return _ordering(factor, pivots, pivots.R, unseen=unseen)
+            return _ordering(factor, pivots, pivots.R, unseen=_unseen(factor, pivots))
     root = factor.R if factor.root is None else factor.root
     if root.shape[1] > _WIDE * root.shape[0]:
         return _householder(factor, root)
@@ -53,19 +52,21 @@ def order_by_weights(factor: RFactor, H: Tensor) -> Ordering:
     and consumers side by side. Only Gram matrices are needed.
     """
     H = as_square(H, factor.n, "H").to(factor.device, torch.float64)
-    size = float(H.diagonal().max())
-    if size == 0 and not bool(H.any()):
+    if not bool(H.any()):
         raise ArgumentError("H is zero: nothing reads these channels; order by pivoting instead")
+    size = float(H.diagonal().max())
     lopsided = float((H - H.T).abs().max()) > 1e-6 * size
-    if lopsided or bool((H.diagonal() < 0).any()):
+    if size <= 0 or lopsided or bool((H.diagonal() < 0).any()):
         raise ArgumentError("H is not U @ U.T for any U; multiply the weights by their transpose")
-    return _staged(factor, _root(factor), H / size)
+    root, unseen = _root(factor)
+    return _staged(factor, root, H / size, unseen)
 
 
 def order_as_given(factor: RFactor, order: Tensor) -> Ordering:
     """Someone else's order (a magnitude, a random one) with our ``T`` and errors.
 
-    Columns are dependent on earlier ones when a Gram matrix cannot tell them apart (about 1e-7).
+    A column counts as dependent on earlier ones when a Gram matrix can hardly tell them apart
+    (about 3e-6).
     """
     order = torch.as_tensor(order).to(factor.device)
     everything = torch.arange(factor.n, device=factor.device)
@@ -75,13 +76,12 @@ def order_as_given(factor: RFactor, order: Tensor) -> Ordering:
         R = triangle(factor.root[:, order])
         if bool((R.diagonal() > factor.floor * _longest(factor.G)).all()):  # all independent
             return _ordering(factor, Pivots(order.clone(), R), R)
-    pivots = cholesky_in_order(factor.G, order, _smallest(factor))
-    if factor.root is None and _holds(pivots, factor.G):
-        unseen = math.sqrt(factor.n - pivots.count) * factor.floor * _longest(factor.G)
-        return _ordering(factor, pivots, pivots.R, order=order.clone(), unseen=unseen)
-    root = factor.R if factor.root is None else factor.root
+    pivots = cholesky_in_order(factor.G, order, _CLEAR**2 * _smallest(factor))
+    root, unseen = _root(factor)
     R = triangle(root[:, pivots.order])
-    return _ordering(factor, pivots, R, order=order.clone())
+    sound = (R.diagonal()[: pivots.count] > factor.floor * _longest(factor.G)).long().cumprod(0)
+    pivots = Pivots(pivots.order, R[: int(sound.sum())])
+    return _ordering(factor, pivots, R, order=order.clone(), unseen=unseen)
 
 
 def _ordering(
@@ -118,16 +118,21 @@ def _holds(pivots: Pivots, G: Tensor) -> bool:
     return bool(lost <= 1e-9 * G.diagonal().max())
 
 
-def _root(factor: RFactor) -> Tensor:
-    """Any root of the Gram matrix, the cheap one where it is safe."""
+def _unseen(factor: RFactor, pivots: Pivots) -> float:
+    """Each column passed over is at most floor long, relative to the longest; all together."""
+    return math.sqrt(factor.n - pivots.count) * factor.floor * _longest(factor.G)
+
+
+def _root(factor: RFactor) -> tuple[Tensor, float]:
+    """Any root of the Gram matrix, the cheap one where it is safe, and a bound on what it lacks."""
     if factor.root is not None:
-        return factor.root
+        return factor.root, 0.0
     pivots = pivoted_cholesky(factor.G, _smallest(factor))
     if not _holds(pivots, factor.G):
-        return factor.R
+        return factor.R, 0.0
     root = torch.empty_like(pivots.R)
     root[:, pivots.order] = pivots.R
-    return root
+    return root, _unseen(factor, pivots)
 
 
 def _householder(factor: RFactor, root: Tensor) -> Ordering:
@@ -139,14 +144,18 @@ def _householder(factor: RFactor, root: Tensor) -> Ordering:
     return _ordering(factor, Pivots(order, R[:count]), R)
 
 
-def _staged(factor: RFactor, root: Tensor, H: Tensor | None = None) -> Ordering:
+def _staged(
+    factor: RFactor, root: Tensor, H: Tensor | None = None, unseen: float = 0.0
+) -> Ordering:
     """Pivoted QR by greedy Cholesky factorizations of what is left of each column.
 
     Columns whose norm falls to the floor, relative to the longest, count as dependent; what is
     left of them stays in ``R``, so that errors account for it.
     """
     scale, left, columns = 1.0, root, torch.arange(factor.n, device=root.device)
-    if H is not None:  # fourth powers of the data appear
+    floor = factor.floor
+    if H is not None:  # picks need not be the longest, and fourth powers of the data appear
+        floor = min(_CLEAR * floor, 0.1)
         scale = 2.0 ** math.frexp(float(torch.linalg.vector_norm(root, math.inf)))[1]
         left = root / scale
     longest = None
@@ -156,15 +165,17 @@ def _staged(factor: RFactor, root: Tensor, H: Tensor | None = None) -> Ordering:
         G = gram(left)
         top = _longest(G)
         longest = top if longest is None else longest
-        if top <= factor.floor * longest:
+        if top <= floor * longest:
             break
-        smallest = max(gram_floor(len(G)) * top, factor.floor * longest) ** 2
+        smallest = max(gram_floor(len(G)) * top, floor * longest) ** 2
         weights = H if len(blocks) < _WEIGHTED_STAGES else None
         if weights is None:
             stage = pivoted_cholesky(G, smallest)
         else:
             stage = weighted_cholesky(G, weights, smallest)
         count = _trusted(stage.R)
+        if weights is not None:
+            count = min(count, _informative(stage, weights))
         taken, others = stage.order[:count], stage.order[count:]
         R11, R12 = stage.R[:count, :count], stage.R[:count, count:]
         if len(others):  # transposed, so that one column is one contiguous row
@@ -174,24 +185,22 @@ def _staged(factor: RFactor, root: Tensor, H: Tensor | None = None) -> Ordering:
         columns = columns[others]
         blocks.append((R11, R12, columns))
         H = None if H is None else H[others][:, others]
-    return _assembled(factor, order, blocks, left, columns, scale)
+    R, columns = _assembled(order, blocks, left, columns)
+    R *= scale
+    count = sum(len(R11) for R11, _, _ in blocks)
+    return _ordering(factor, Pivots(columns, R[:count]), R, unseen=unseen)
 
 
 def _assembled(
-    factor: RFactor,
-    order: list[Tensor],
-    blocks: list[tuple[Tensor, Tensor, Tensor]],
-    left: Tensor,
-    rest: Tensor,
-    scale: float,
-) -> Ordering:
-    """One trapezoid from the rows of every stage and what was left at the end."""
-    taken = torch.cat([*order, rest])
+    order: list[Tensor], blocks: list[tuple[Tensor, Tensor, Tensor]], left: Tensor, rest: Tensor
+) -> tuple[Tensor, Tensor]:
+    """One trapezoid from the rows of every stage and what was left at the end; its columns."""
+    columns = torch.cat([*order, rest])
+    tail = triangle(left) if len(rest) else left[:0, :0]
     count = sum(len(R11) for R11, _, _ in blocks)
-    tail = triangle(left)[: max(len(left) - count, 0)] if len(rest) else left[:0, :0]
-    R = left.new_zeros(count + len(tail), factor.n)
-    place = torch.empty_like(taken)
-    place[taken] = torch.arange(factor.n, device=taken.device)
+    R = left.new_zeros(count + len(tail), len(columns))
+    place = torch.empty_like(columns)
+    place[columns] = torch.arange(len(columns), device=columns.device)
     start = 0
     for R11, R12, others in blocks:
         stop = start + len(R11)
@@ -199,8 +208,14 @@ def _assembled(
         R[start:stop, place[others]] = R12
         start = stop
     R[count:, count:] = tail
-    R *= scale
-    return _ordering(factor, Pivots(taken, R[:count]), R)
+    return R, columns
+
+
+def _informative(stage: Pivots, H: Tensor) -> int:
+    """How many picks were made before the weighted error fell to the rounding of its scores."""
+    H = H[stage.order][:, stage.order]
+    left = suffix_sums(((stage.R @ H) * stage.R).sum(dim=1).clamp(min=0))
+    return max(1, int((left[:-1] > 1e-8 * left[0]).sum()))
 
 
 def _trusted(R: Tensor) -> int:

@@ -24,7 +24,7 @@ from interpress import storage
 from interpress.errors import ArgumentError, DataError, StorageError
 from interpress.linalg.factor import RFactor
 from interpress.linalg.ordering import is_whole
-from interpress.linalg.precision import LARGEST, has_fast_float64, has_float64
+from interpress.linalg.precision import has_fast_float64, has_float64
 from interpress.linalg.sums import KINDS, GramSum, RowSum, SinglePrecisionTsqrSum, TsqrSum
 
 Route = Literal["auto", "gram", "tsqr"]
@@ -68,6 +68,7 @@ class FactorStream:
         self._dtype = dtype
         self._device = None if device is None else torch.device(device)
         self._sum: RowSum | None = None
+        self._largest = 0.0
 
     @property
     def route(self) -> Route:
@@ -108,12 +109,18 @@ class FactorStream:
         self._route = self._sum.route
         self.rows += other.rows
         self.batches += other.batches
+        self._largest = max(self._largest, other._largest)
         return self
 
     def factor(self) -> RFactor:
         """The factor of all rows so far; the stream can go on afterwards."""
         if self._sum is None:
             raise ArgumentError("no rows were added; call add() with at least one batch first")
+        if 0 < self._largest < self._sum.magnitudes[0]:
+            raise DataError(
+                f"the largest magnitude is {self._largest:.1e}, too small to square in the "
+                "arithmetic of this stream; scale the data up (T does not change)"
+            )
         return self._sum.factor(self.rows)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -122,6 +129,7 @@ class FactorStream:
         fields["dtype"] = str(self._dtype).removeprefix("torch.")
         if self._sum is not None:
             fields |= {"kind": self._sum.kind, "additions": str(self._sum.additions)}
+            fields["largest"] = repr(self._largest)
         storage.save_tensors(path, _KIND, self._sum.tensors() if self._sum else {}, fields)
 
     @classmethod
@@ -138,9 +146,12 @@ class FactorStream:
             if "kind" in fields:
                 kind, additions = KINDS[fields["kind"]], int(fields["additions"])
                 stream._sum = kind.restored(tensors, stream.n, additions)
+                stream._largest = float(fields["largest"])
+                if stream.route != kind.route:
+                    raise ValueError("its route")
         except (KeyError, ValueError, AttributeError, TypeError) as error:
             raise StorageError(f"{path} lacks or garbles {error}; save the stream again") from error
-        if (stream._sum is None) != (stream.rows == 0):
+        if (stream._sum is None) != (stream.rows == 0) or min(stream.rows, stream.batches) < 0:
             raise StorageError(f"{path} counts {stream.rows} rows but does not fit; save it again")
         if stream._sum is not None and stream._device is not None:
             stream._sum = stream._sum.to(stream._device)
@@ -165,9 +176,11 @@ class FactorStream:
         """Pieces of the batch as finite rows in the working precision, a few MB each."""
         for rows in _row_chunks(batch.detach().movedim(dim, -1), target.rows_at_once):
             chunk = rows.to(target.home, target.dtype)
-            largest = float(torch.linalg.vector_norm(chunk, math.inf))
-            if not largest <= LARGEST:
+            wider = rows if rows.dtype == torch.float64 else chunk
+            largest = float(torch.linalg.vector_norm(wider, math.inf))
+            if not largest <= target.magnitudes[1]:
                 raise self._unusable(batch, dim, target.rows_at_once)
+            self._largest = max(self._largest, largest)
             yield chunk
 
     def _unusable(self, batch: Tensor, dim: int, limit: int) -> DataError:

@@ -15,9 +15,10 @@ from torch import Tensor
 from typing_extensions import Self
 
 from interpress.linalg.factor import RFactor, add_gram, mirror, triangle
-from interpress.linalg.precision import EPS32, check_range
+from interpress.linalg.precision import EPS32, LARGEST, SMALLEST
 
 _CHUNK = 2**19  # numbers handled at a time on a CPU: 4 MB of float64
+_PIECES = 64  # small batches that wait before they are put together
 _LEAF = 1024  # rows of one float32 QR; its rounding grows with them
 
 
@@ -33,6 +34,7 @@ class RowSum(ABC):
     kind: ClassVar[str]  #: two sums can be merged if this agrees
     route: ClassVar[Literal["gram", "tsqr"]]
     dtype: ClassVar[torch.dtype] = torch.float64  #: rows are taken in as this
+    magnitudes: ClassVar[tuple[float, float]] = (SMALLEST, LARGEST)  #: whose squares are safe
 
     @classmethod
     def empty(cls, n: int, home: torch.device) -> Self:
@@ -57,6 +59,8 @@ class RowSum(ABC):
             state = replace(state, pending=(*state.pending, chunk))
             if sum(map(len, state.pending)) >= self.rows_at_once:
                 state = state.folded()
+            elif len(state.pending) >= _PIECES:
+                state = replace(state, pending=(torch.cat(state.pending),))
             else:  # rows may be views of the caller's own batch
                 state = replace(state, pending=(*state.pending[:-1], chunk.clone()))
         return state
@@ -87,6 +91,8 @@ class RowSum(ABC):
     def restored(cls, tensors: dict[str, Tensor], n: int, additions: int) -> Self:
         """From :meth:`tensors`, after a look at them."""
         total, pending = tensors["total"], tensors["pending"]
+        if additions < 0 or len(tensors) != 2:
+            raise ValueError("its tensors")
         rows_fit = len(total) == n if cls.route == "gram" else len(total) <= n
         if not rows_fit or total.shape[1:] != (n,) or total.dtype != torch.float64:
             raise ValueError("its total")
@@ -157,6 +163,7 @@ class SinglePrecisionTsqrSum(TsqrSum):
 
     kind = "float32 tsqr"
     dtype = torch.float32
+    magnitudes = (1e-17, 1e17)
 
     @classmethod
     def _place(cls, home: torch.device) -> torch.device:
@@ -172,10 +179,8 @@ class SinglePrecisionTsqrSum(TsqrSum):
 
     def factor(self, rows: int) -> RFactor:
         """The triangle, with the noise floor of its leaves."""
-        R = self.folded().total
-        check_range(R, squared=True)
         floor = 8.0 * EPS32 * max(1.0, self.rows_at_once / _LEAF)
-        return RFactor(rows, floor, root=R)
+        return RFactor(rows, floor, root=self.folded().total)
 
 
 KINDS: dict[str, type[RowSum]] = {
