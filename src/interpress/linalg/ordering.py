@@ -200,9 +200,12 @@ class Ordering:
         coefficients = solve_upper(R11, R12)  # Z[:, rest] ~= Z[:, basis] @ (R11^-1 R12)
         size = float(torch.linalg.matrix_norm(coefficients)) if coefficients.numel() else 0.0
         if not self.floor * size < _ROUNDING and k < self.n:
-            coefficients = solve_truncated(R11, R12, self.floor)
-            missed = (R12 - R11 @ coefficients)[:, self._dropped(k)]
-            residual = torch.cat([missed, residual])
+            smaller = solve_truncated(R11, R12, self.floor)
+            missed = R12 - R11 @ smaller
+            rounding = self.floor * size * float(torch.linalg.matrix_norm(self.R))
+            if not rounding <= float(torch.linalg.matrix_norm(missed)):
+                coefficients = smaller
+                residual = torch.cat([missed[:, self._dropped(k)], residual])
         basis = None if count == k else self.independent[:k].nonzero()[:, 0]
         T = interpolation_matrix(kept, self.columns[count:], coefficients, basis)
         return Interpolation(kept, T, residual)

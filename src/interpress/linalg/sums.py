@@ -5,6 +5,7 @@ A sum is never changed in place: a batch that fails half-way, or is interrupted,
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -163,7 +164,7 @@ class SinglePrecisionTsqrSum(TsqrSum):
 
     kind = "float32 tsqr"
     dtype = torch.float32
-    magnitudes = (1e-17, 1e17)
+    magnitudes = (1e-37, 3e38)
 
     @classmethod
     def _place(cls, home: torch.device) -> torch.device:
@@ -175,7 +176,9 @@ class SinglePrecisionTsqrSum(TsqrSum):
         return max(self.total.shape[1], _LEAF)
 
     def _fold(self, rows: Tensor) -> Tensor:
-        return self._join(triangle(rows).cpu().double())
+        largest = float(torch.linalg.vector_norm(rows, math.inf))
+        scale = 2.0 ** math.frexp(largest)[1]  # squares must stay within float32
+        return self._join(triangle(rows / scale).cpu().double() * scale)
 
     def factor(self, rows: int) -> RFactor:
         """The triangle, with the noise floor of its leaves."""
