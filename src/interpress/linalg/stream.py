@@ -79,7 +79,9 @@ class FactorStream:
         """Add rows: ``dim`` holds the n channels, every other dimension becomes rows."""
         _check_batch(batch, self.n, dim)
         current = self._sum if self._sum is not None else self._start(batch)
-        self._sum = current.plus(self._chunks(batch, dim, current))
+        largest = [self._largest]
+        self._sum = current.plus(self._chunks(batch, dim, current, largest))
+        self._largest = max(largest)
         self._route = current.route
         self.rows += batch.numel() // self.n
         self.batches += 1
@@ -172,7 +174,9 @@ class FactorStream:
         kind = TsqrSum if dtype == torch.float64 else SinglePrecisionTsqrSum
         return kind.empty(self.n, device)
 
-    def _chunks(self, batch: Tensor, dim: int, target: RowSum) -> Iterator[Tensor]:
+    def _chunks(
+        self, batch: Tensor, dim: int, target: RowSum, magnitudes: list[float]
+    ) -> Iterator[Tensor]:
         """Pieces of the batch as finite rows in the working precision, a few MB each."""
         for rows in _row_chunks(batch.detach().movedim(dim, -1), target.rows_at_once):
             chunk = rows.to(target.home, target.dtype)
@@ -180,7 +184,7 @@ class FactorStream:
             largest = float(torch.linalg.vector_norm(wider, math.inf))
             if not largest <= target.magnitudes[1]:
                 raise self._unusable(batch, dim, target.rows_at_once)
-            self._largest = max(self._largest, largest)
+            magnitudes.append(largest)
             yield chunk
 
     def _unusable(self, batch: Tensor, dim: int, limit: int) -> DataError:
