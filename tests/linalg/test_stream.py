@@ -93,6 +93,24 @@ def test_saved_and_loaded_goes_on_where_it_stopped(route: Route, tmp_path: Path)
     assert [file.name for file in tmp_path.iterdir()] == ["tap.safetensors"]
 
 
+@pytest.mark.parametrize("route", ROUTES)
+def test_two_processes_merge_into_the_one_process_result(route: Route, tmp_path: Path) -> None:
+    path = tmp_path / "other.safetensors"
+    script = f"""
+        import torch
+        from interpress.linalg import FactorStream
+        Z = torch.randn(600, 32, generator=torch.Generator().manual_seed(0))
+        FactorStream(32, route={route!r}).add(Z[300:]).save({str(path)!r})
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True)
+    Z = rows(600, 32)
+    merged = FactorStream(32, route=route).add(Z[:300]).merge(FactorStream.load(path))
+    whole = FactorStream(32, route=route).add(Z)
+    assert relative(merged.factor().R, whole.factor().R) < 1e-12
+    one, two = (order_by_pivoting(stream.factor()) for stream in (merged, whole))
+    assert torch.equal(one.order, two.order)
+
+
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "tap.safetensors"
     with pytest.raises(StorageError, match="is not a file"):
@@ -245,7 +263,7 @@ def test_precision_reaches_the_noise_floor_of_float32() -> None:
     assert smallest_resolved(single, true) < 2e-6
     assert smallest_resolved(FactorStream(n, route="tsqr").add(Z).factor(), true) < 1e-7
     naive = RFactor.from_gram(gram(Z).double(), len(Z))
-    assert smallest_resolved(naive, true) > 1e-5  # what the float64 buys
+    assert smallest_resolved(naive, true) > 5e-4  # what the float64 buys
 
 
 def test_slow_float64_devices_get_tsqr_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,6 +362,12 @@ def test_float64_beyond_its_squares_is_refused_with_the_remedy() -> None:
         (
             lambda: FactorStream(3, route="tsqr").merge(FactorStream(3).add(torch.ones(2, 3))),
             "float64 gram stream into a tsqr one",
+        ),
+        (
+            lambda: FactorStream(3, dtype=torch.float32).merge(
+                FactorStream(3, route="tsqr").add(torch.ones(2, 3))
+            ),
+            "float64 tsqr stream into a float32 tsqr one",
         ),
         (lambda: FactorStream(3).merge(FactorStream(4)), "4 columns into one of 3; merge streams"),
         (

@@ -4,8 +4,14 @@ import pytest
 import torch
 from benchmarks.matrices import FAMILIES
 
-from interpress.errors import ArgumentError
-from interpress.linalg import RFactor, column_ordering, interpolative_decomposition, order_as_given
+from interpress.errors import ArgumentError, InterpressError
+from interpress.linalg import (
+    Ordering,
+    RFactor,
+    column_ordering,
+    interpolative_decomposition,
+    order_as_given,
+)
 from interpress.linalg.strong import _exchange, _swap
 
 
@@ -88,3 +94,13 @@ def test_it_ends_where_squares_underflow() -> None:
     found = column_ordering(A).at_rank(2, max_entry=2)
     assert found.k == 2
     assert found.largest_entry <= 2
+
+
+def test_a_bound_that_cannot_be_checked_is_an_error_not_a_silence() -> None:
+    """Entries that overflow compare with nothing; they must not come back as bounded."""
+    R = torch.tensor([[1e-308, 0.0, 1e10], [0.0, 1.0, 0.0]], dtype=torch.float64)
+    everything = torch.arange(3)
+    independent = torch.tensor([True, True, False])
+    ordering = Ordering(everything, independent, everything, R, floor=1e-15)
+    with pytest.raises(InterpressError, match="raise max_entry or lower k"):
+        ordering.at_rank(1, max_entry=2)

@@ -20,7 +20,7 @@ How this differs from :mod:`scipy.linalg.interpolative`:
 - it is deterministic, nested in k, and the error is part of the result;
 - a rank-deficient ``A`` (duplicate or zero columns, k above the rank) gives a ``T`` of moderate
   size, and ``max_entry=`` bounds it outright;
-- any float dtype, NumPy or torch, CPU or GPU; tall matrices are read in pieces.
+- any float dtype, NumPy or torch, CPU or GPU; large float32 matrices are read in pieces.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class FactorStream:
         self.n = int(n)
         self.rows = 0
         self.batches = 0
-        self._route: Route = route
+        self._route: Route = "tsqr" if dtype is not None and route == "auto" else route
         self._dtype = dtype
         self._device = None if device is None else torch.device(device)
         self._sum: RowSum | None = None
@@ -98,7 +98,7 @@ class FactorStream:
             )
         if other._sum is None:
             return self
-        wanted = self._sum.kind if self._sum is not None else self._route
+        wanted = self._sum.kind if self._sum is not None else self._wish()
         if wanted not in ("auto", other._sum.route, other._sum.kind):
             raise ArgumentError(
                 f"cannot merge a {other._sum.kind} stream into a {wanted} one; "
@@ -113,6 +113,12 @@ class FactorStream:
         self.batches += other.batches
         self._largest = max(self._largest, other._largest)
         return self
+
+    def _wish(self) -> str:
+        """The kind of sum asked for, as far as anything was asked for."""
+        if self._dtype is None:
+            return self._route
+        return f"{str(self._dtype).removeprefix('torch.')} {self._route}"
 
     def factor(self) -> RFactor:
         """The factor of all rows so far; the stream can go on afterwards."""
@@ -166,7 +172,7 @@ class FactorStream:
         fast = has_fast_float64(device)
         route = self._route
         if route == "auto":
-            route = "gram" if fast and batch.dtype != torch.float64 and not self._dtype else "tsqr"
+            route = "gram" if fast and batch.dtype != torch.float64 else "tsqr"
         if route == "gram":
             return GramSum.empty(self.n, device)
         exact = fast or batch.dtype == torch.float64

@@ -44,15 +44,18 @@ def bounded_interpolation(ordering: Ordering, k: int, max_entry: float) -> Inter
     columns = ordering.columns.clone()
     scale = float(torch.linalg.vector_norm(ordering.R, torch.inf)) or 1.0
     R = ordering.R / scale  # squares of squares appear below
+    bound = max_entry * (1 + _SLACK)
     for _ in range(_SWEEPS):
         T = solve_upper(R[:count, :count], R[:count, count:])
-        swapped = _exchange(R, T, count, max_entry * (1 + _SLACK)) if T.numel() else None
+        swapped = _exchange(R, T, count, bound) if T.numel() else None
         if swapped is None:
+            if T.numel() and not float(T.abs().max()) <= bound:
+                break  # not a number: nothing to compare
             return _assemble(columns, count, extra, T, R[count:, count:] * scale)
         columns, R = columns[swapped], triangle(R[:, swapped])
     raise InterpressError(
-        f"entries of T stay above max_entry={max_entry} at k={k} after {_SWEEPS} sweeps of swaps "
-        "(rounding); raise max_entry or lower k"
+        f"rounding keeps entries of T above max_entry={max_entry} at k={k}, after up to {_SWEEPS} "
+        "sweeps of swaps; raise max_entry or lower k"
     )
 
 
