@@ -24,6 +24,11 @@ def has_float64(device: torch.device) -> bool:
     return device.type != "mps"
 
 
+def exact_dtype(device: torch.device) -> torch.dtype:
+    """The most precise floating type the device has."""
+    return torch.float64 if has_float64(device) else torch.float32
+
+
 def has_fast_float64(device: torch.device) -> bool:
     """Whether float64 matrix products cost only a small multiple of float32 ones."""
     if device.type == "cpu":

@@ -1,0 +1,189 @@
+"""What a network costs as a function of the widths of its spaces.
+
+FLOPs follow `torch.utils.flop_counter`: two per multiply-add of linear layers, convolutions,
+matrix products and attention, nothing for the rest. Every operator's cost is a product of dims, and
+every dim is a sum of space widths, so the cost at any widths is arithmetic: no network is built.
+Activation memory counts the output of every operator that makes new data, once, for the example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import torch
+
+from interpress.errors import ArgumentError
+from interpress.graph.spaces import Membership, Spaces
+from interpress.graph.trace import Value
+from interpress.ops.registry import terms
+
+Size = tuple[tuple[int, tuple[int, ...]], ...]
+"""A dim as a sum: how many elements, and the spaces whose shrinking takes a share of them."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """FLOPs, parameters, and bytes of activations, for the example the model was captured with."""
+
+    flops: int
+    parameters: int
+    activation_bytes: int
+
+
+class CostModel:
+    """The cost of a network at any widths of its spaces."""
+
+    def __init__(self, spaces: Spaces) -> None:
+        self._spaces = spaces
+        self._sizes: dict[tuple[int, int], Size] = {}
+
+    def __call__(self, widths: Mapping[str, int] | None = None) -> Cost:
+        """The cost with these spaces at these widths and all others whole."""
+        shares = self._shares(widths or {})
+        return Cost(
+            flops=sum(self._evaluate(term, shares) for term in self._flops),
+            parameters=self._fixed + sum(self._evaluate(term, shares) for term in self._weights),
+            activation_bytes=sum(self._evaluate(term, shares) for term in self._activations),
+        )
+
+    def share(self, name: str) -> float:
+        """The share of all FLOPs that depends on a space's width."""
+        index = self._spaces.index(self._spaces[name])
+        total = touched = 0
+        for term in self._flops:
+            cost = self._evaluate(term, {})
+            total += cost
+            touched += cost if any(index in s for size in term[1] for _, s in size) else 0
+        return touched / total if total else 0.0
+
+    def shrinkable_share(self) -> float:
+        """The share of all FLOPs that depends on some space that can shrink."""
+        free = {i for i, space in enumerate(self._spaces) if space.frozen is None}
+        total = touched = 0
+        for term in self._flops:
+            cost = self._evaluate(term, {})
+            total += cost
+            touched += cost if any(free & set(s) for size in term[1] for _, s in size) else 0
+        return touched / total if total else 0.0
+
+    def size(self, value: Value, dim: int, shares: Mapping[int, Fraction]) -> int:
+        """The length of a dim of a value when spaces keep these shares."""
+        return _length(self._size(value, dim), shares)
+
+    def shares(self, widths: Mapping[str, int]) -> dict[int, Fraction]:
+        """The share that every named space keeps."""
+        return self._shares(widths)
+
+    def _shares(self, widths: Mapping[str, int]) -> dict[int, Fraction]:
+        shares = {}
+        for name, width in widths.items():
+            space = self._spaces[name]
+            if not 1 <= width <= space.size:
+                raise ArgumentError(
+                    f"space {name!r}: width {width} is outside of 1 to {space.size}"
+                )
+            shares[self._spaces.index(space)] = Fraction(width, space.size)
+        return shares
+
+    @staticmethod
+    def _evaluate(term: tuple[int, tuple[Size, ...]], shares: Mapping[int, Fraction]) -> int:
+        result = term[0]
+        for size in term[1]:
+            result *= _length(size, shares)
+        return result
+
+    @cached_property
+    def _flops(self) -> list[tuple[int, tuple[Size, ...]]]:
+        return [
+            (factor, tuple(self._size(value, dim) for value, dim in dims))
+            for op in self._spaces.trace.ops
+            for factor, dims in terms(op)
+        ]
+
+    @cached_property
+    def _weights(self) -> list[tuple[int, tuple[Size, ...]]]:
+        named = {name for name, _ in self._spaces.graph.model.named_parameters()}
+        weights = self._spaces.trace.weights
+        return [(1, self._all(value)) for name, value in weights.items() if name in named]
+
+    @cached_property
+    def _fixed(self) -> int:
+        """Parameters that the graph never uses."""
+        used = set(self._spaces.trace.weights)
+        parameters = self._spaces.graph.model.named_parameters()
+        return sum(tensor.numel() for name, tensor in parameters if name not in used)
+
+    @cached_property
+    def _activations(self) -> list[tuple[int, tuple[Size, ...]]]:
+        return [
+            (value.itemsize, self._all(value))
+            for op in self._spaces.trace.ops
+            if not _is_view(op.node.target)
+            for value in op.outputs
+        ]
+
+    def _all(self, value: Value) -> tuple[Size, ...]:
+        return tuple(self._size(value, dim) for dim in range(len(value.shape)))
+
+    def _size(self, value: Value, dim: int) -> Size:
+        key = (id(value), dim)
+        if key not in self._sizes:
+            self._sizes[key] = dim_size(value, dim, self._spaces.membership, self._spaces)
+        return self._sizes[key]
+
+
+def _length(size: Size, shares: Mapping[int, Fraction]) -> int:
+    total = Fraction(0)
+    for count, spaces in size:
+        part = Fraction(count)
+        for space in spaces:
+            part *= shares.get(space, 1)
+        total += part
+    return int(total)
+
+
+def _is_view(target: object) -> bool:
+    """Whether an operator returns a view of its input, or writes into it."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and any(result.alias_info is not None for result in schema.returns)
+
+
+def dim_size(value: Value, dim: int, membership: Membership, spaces: Spaces) -> Size:
+    """A dim of a value as a sum over the spaces that lie along it.
+
+    A space shrinks a dim if the dim runs through several channels of one cell (or several heads);
+    a dim that meets one channel of every cell, such as the heads of `(heads, head_dim)`, stays.
+    """
+    length = value.shape[dim]
+    layers = [layer for layer in value.layers if dim in layer.support]
+    layer = next((la for la in layers if not la.slab), layers[0] if layers else None)
+    if layer is None:
+        return ((length, ()),)
+    line = layer.labels.movedim(dim, -1).reshape(-1, length)[0]
+    space, head = membership.space[line], membership.head_space[line]
+    counts: dict[tuple[int, ...], int] = {}
+    shrinks = {
+        index: _runs_along(spaces[index].cells, membership.unit[line[space == index]])
+        for index in space.unique().tolist()
+        if index >= 0
+    }
+    several = {
+        index: len(membership.head[line[head == index]].unique()) > 1
+        for index in head.unique().tolist()
+        if index >= 0
+    }
+    for own, whole in zip(space.tolist(), head.tolist(), strict=True):
+        key = tuple(
+            index for index, counted in ((own, shrinks), (whole, several)) if counted.get(index)
+        )
+        counts[key] = counts.get(key, 0) + 1
+    return tuple((count, key) for key, count in counts.items())
+
+
+def _runs_along(cells: torch.Tensor, units: torch.Tensor) -> bool:
+    """Whether some cell has more than one of its channels among these."""
+    distinct = units.unique()
+    return len(distinct) > len(cells[distinct].unique())

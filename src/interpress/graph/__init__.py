@@ -1,0 +1,1 @@
+"""From a model to its channel spaces: capture, follow the labels, draw the conclusions."""

@@ -1,0 +1,233 @@
+"""A model as one flat graph of ATen operators with parameter names: the only user of torch.export."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export import Dim, ExportedProgram, export
+from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
+
+from interpress.errors import ArgumentError, CaptureError
+from interpress.graph.graph import Example, Graph
+
+_TRANSPARENT = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
+"""Regions that only change a mode, and where their operands start: their bodies are inlined."""
+
+
+def capture(model: nn.Module, example: Any) -> Graph:
+    """Capture `model` in evaluation mode, as it runs on `example`.
+
+    `example` is a tensor, a tuple of positional inputs, or a mapping of keyword inputs. The first
+    dim of every input tensor may vary afterwards where the model allows it. The model's mode,
+    hooks and parameters are left as they were.
+    """
+    network = unwrap(model)
+    inputs = Example.of(example)
+    _check(network, inputs)
+    with evaluation(network), torch.no_grad():
+        network_inputs = _two_examples(network, inputs)
+        program = _export(network, network_inputs)
+    return _to_graph(network, program, inputs)
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The network inside `torch.compile`, `DataParallel` or `DistributedDataParallel` wrappers."""
+    if not isinstance(model, nn.Module):
+        raise ArgumentError(f"expected an nn.Module, got {type(model).__name__}")
+    while True:
+        if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        elif isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        else:
+            return model
+
+
+@contextlib.contextmanager
+def evaluation(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode for all modules, each one's own mode given back afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    fastpath = torch.backends.mha.get_fastpath_enabled()
+    try:
+        for module, _ in modes:
+            module.training = False
+        torch.backends.mha.set_fastpath_enabled(False)  # fused kernels hide the operators
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fastpath)
+        for module, mode in modes:
+            module.training = mode
+
+
+def _check(model: nn.Module, example: Example) -> None:
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+            raise CaptureError(
+                f"parameter {name!r} has no shape yet (a lazy module); run the model once on an "
+                "example first"
+            )
+        if tensor.is_meta:
+            raise CaptureError(
+                f"{name!r} is on the meta device and has no values; load the weights first, "
+                "e.g. model.to_empty(device='cpu') and then load_state_dict"
+            )
+    for name, module in model.named_modules():
+        if hasattr(module, "parametrizations"):
+            tensors = ", ".join(module.parametrizations)
+            raise CaptureError(
+                f"module {name!r} computes its {tensors} by a parametrization; bake it in with "
+                "torch.nn.utils.parametrize.remove_parametrizations(module, tensor_name) first"
+            )
+        hooks = [type(hook).__name__ for hook in module._forward_pre_hooks.values()]
+        if {"WeightNorm", "SpectralNorm"} & set(hooks):
+            raise CaptureError(
+                f"module {name!r} computes its weight in a {hooks[0]} hook; bake it in with "
+                "torch.nn.utils.remove_weight_norm or remove_spectral_norm first"
+            )
+    if not example.tensors():
+        raise ArgumentError("the example holds no tensor; pass what the model's forward takes")
+
+
+def _two_examples(model: nn.Module, example: Example) -> Example:
+    """A batch of one is doubled, because torch.export takes a size of one for a constant."""
+    sizes = {tensor.shape[0] if tensor.ndim else 0 for tensor in example.tensors()}
+    if sizes != {1}:
+        return example
+    doubled = example.map(lambda tensor: torch.cat([tensor, tensor]))
+    try:
+        doubled.call(model)
+    except Exception:  # a network for single examples: capture it as that
+        return example
+    return doubled
+
+
+def _export(model: nn.Module, example: Example) -> ExportedProgram:
+    flexible = {"dynamic_shapes": _dynamic(model, example)}
+    problems = []
+    for options in (flexible, {}):
+        try:
+            return export(model, example.args, dict(example.kwargs), strict=False, **options)
+        except Exception as problem:  # torch.export raises many kinds
+            problems.append(problem)
+    try:
+        example.call(model)
+    except Exception as problem:
+        raise CaptureError(
+            f"the model does not run on the example ({_first_line(problem)}); pass what its forward "
+            "takes: a tensor, a tuple of positional inputs, or a dict of keyword inputs"
+        ) from problem
+    raise CaptureError(
+        f"torch.export could not capture {type(model).__name__}: {_first_line(problems[-1])}. "
+        "Usual causes are Python branches or loops over tensor values; rewrite these with "
+        "torch.where or shapes, or compress the submodule that has none"
+    ) from problems[-1]
+
+
+def _dynamic(model: nn.Module, example: Example) -> Any:
+    """Every input's first dim may vary where the model allows it."""
+
+    def first_dim(leaf: Any) -> Any:
+        return {0: Dim.AUTO} if isinstance(leaf, Tensor) and leaf.ndim and leaf.shape[0] > 1 else None
+
+    bound = inspect.signature(model.forward).bind(*example.args, **example.kwargs)
+    return {name: pytree.tree_map(first_dim, value) for name, value in bound.arguments.items()}
+
+
+def _first_line(problem: BaseException) -> str:
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    return f"{type(problem).__name__}: {lines[0] if lines else ''}"[:300]
+
+
+def _to_graph(model: nn.Module, program: ExportedProgram, example: Example) -> Graph:
+    kinds = {
+        spec.arg.name: (spec.kind, spec.target) for spec in program.graph_signature.input_specs
+    }
+    tensors = _Tensors.of(model, program)
+    weights, constants, inputs = {}, {}, []
+    for node in program.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        kind, target = kinds[node.name]
+        if kind is InputKind.USER_INPUT:
+            inputs.append(node.name)
+        elif kind in (InputKind.PARAMETER, InputKind.BUFFER) and target in tensors.named:
+            weights[node.name] = tensors.canonical(target)
+        else:
+            constants[node.name] = tensors.constants[target]
+    return Graph(
+        nodes=tuple(_flatten(program.graph_module)),
+        weights=weights,
+        constants=constants,
+        inputs=tuple(inputs),
+        model=model,
+        example=example,
+        in_spec=program.call_spec.in_spec,
+        out_spec=program.call_spec.out_spec,
+    )
+
+
+@dataclass(frozen=True)
+class _Tensors:
+    """Where a captured tensor lives: in the model by name, or in the program as a constant."""
+
+    named: Mapping[str, Tensor]
+    constants: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, model: nn.Module, program: ExportedProgram) -> _Tensors:
+        named = dict(model.named_parameters(remove_duplicate=False))
+        named |= dict(model.named_buffers(remove_duplicate=False))
+        return cls(named, {**program.state_dict, **program.constants})
+
+    def canonical(self, name: str) -> str:
+        """The first of the names of a shared tensor."""
+        tensor = self.named[name]
+        return next(other for other, candidate in self.named.items() if candidate is tensor)
+
+
+def _flatten(module: fx.GraphModule) -> list[fx.Node]:
+    """The nodes of the graph with mode-changing regions inlined."""
+    flat = fx.Graph()
+    _copy_into(flat, module, None)
+    used = {operand for node in flat.nodes for operand in node.all_input_nodes}
+    return [node for node in flat.nodes if node.op != "get_attr" or node in used]
+
+
+def _copy_into(flat: fx.Graph, module: fx.GraphModule, operands: list[Any] | None) -> Any:
+    copies: dict[fx.Node, Any] = {}
+    remaining = iter(operands or [])
+    for node in module.graph.nodes:
+        if node.op == "placeholder" and operands is not None:
+            copies[node] = next(remaining)
+        elif node.op == "output":
+            result = pytree.tree_map(
+                lambda leaf: copies[leaf] if isinstance(leaf, fx.Node) else leaf, node.args[0]
+            )
+            return result if operands is not None else flat.output(result)
+        elif _is_transparent(node):
+            start = _TRANSPARENT[node.target._name]
+            body = getattr(module, node.args[start].target)
+            inner = [copies[arg] if isinstance(arg, fx.Node) else arg for arg in node.args[start + 1 :]]
+            copies[node] = _copy_into(flat, body, inner)
+        elif node.target is operator.getitem and isinstance(copies[node.args[0]], tuple | list):
+            copies[node] = copies[node.args[0]][node.args[1]]
+        else:
+            copies[node] = flat.node_copy(node, copies.__getitem__)
+            if node.op == "get_attr":
+                copies[node].meta["attribute"] = getattr(module, node.target)
+    return None
+
+
+def _is_transparent(node: fx.Node) -> bool:
+    name = getattr(node.target, "_name", None)
+    if node.op != "call_function" or name not in _TRANSPARENT:
+        return False
+    return name != "wrap_with_autocast" or node.args[2] is False

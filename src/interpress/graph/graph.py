@@ -1,0 +1,178 @@
+"""The captured graph: nodes in order, where its tensors live, and a plain interpreter for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
+
+from interpress.errors import ArgumentError, DataError
+
+Watch = Callable[[fx.Node, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Example:
+    """Positional and keyword inputs of one forward call."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, example: Any) -> Example:
+        """A tensor, a tuple or list of positional inputs, or a mapping of keyword inputs."""
+        if isinstance(example, Example):
+            return example
+        if isinstance(example, Mapping):
+            return cls((), {str(name): value for name, value in example.items()})
+        if isinstance(example, tuple | list):
+            return cls(tuple(example))
+        if isinstance(example, Tensor):
+            return cls((example,))
+        raise ArgumentError(
+            f"an example is a tensor, a tuple of inputs or a dict of keyword inputs, "
+            f"not {type(example).__name__}"
+        )
+
+    def tensors(self) -> list[Tensor]:
+        """Every tensor among the inputs."""
+        return [leaf for leaf in pytree.tree_leaves((self.args, dict(self.kwargs))) if isinstance(leaf, Tensor)]
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Example:
+        """The same inputs with every tensor changed."""
+        args, kwargs = pytree.tree_map(
+            lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf,
+            (self.args, dict(self.kwargs)),
+        )
+        return Example(args, kwargs)
+
+    def call(self, model: nn.Module) -> Any:
+        """The model's output on these inputs."""
+        return model(*self.args, **self.kwargs)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A model's operators in order of execution, over parameters that keep their names."""
+
+    nodes: tuple[fx.Node, ...]
+    weights: Mapping[str, str]
+    """Placeholder name to parameter or buffer name."""
+    constants: Mapping[str, Any]
+    """Placeholder name to a tensor that belongs to the program, not to the model."""
+    inputs: tuple[str, ...]
+    model: nn.Module
+    example: Example
+    in_spec: Any
+    out_spec: Any
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The model's parameters and buffers that the graph uses, by name."""
+        named = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
+        return {name: named[name].detach() for name in self.weights.values()}
+
+    def run(
+        self,
+        example: Any = None,
+        *,
+        watch: Watch | None = None,
+        see: Callable[[fx.Node, Any], None] | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> list[Tensor]:
+        """Execute the graph and return the output tensors, flat.
+
+        `watch` may change the arguments of a node before it runs, `see` looks at its result.
+        With `dtype` everything floating is computed in it.
+        """
+
+        def cast(tensor: Tensor) -> Tensor:
+            return tensor.to(dtype) if dtype is not None and tensor.is_floating_point() else tensor
+
+        values: dict[fx.Node, Any] = {}
+        weights = self.parameters()
+        inputs = iter(self._flat_inputs(example))
+        last_use = self._last_use()
+        for node in self.nodes:
+            if node.op == "placeholder":
+                if node.name in self.weights:
+                    value = cast(weights[self.weights[node.name]])
+                elif node.name in self.constants:
+                    value = self.constants[node.name]
+                    value = cast(value) if isinstance(value, Tensor) else value
+                else:
+                    value = next(inputs)
+                    value = cast(value) if isinstance(value, Tensor) else value
+            elif node.op == "get_attr":
+                value = node.meta["attribute"]
+                value = cast(value) if isinstance(value, Tensor) else value
+            elif node.op == "output":
+                result = fx.node.map_arg(node.args[0], values.__getitem__)
+                return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+            else:
+                args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+                if dtype is not None:
+                    args, kwargs = _retype((args, kwargs), dtype)
+                if watch is not None:
+                    args, kwargs = watch(node, args, kwargs)
+                with torch.no_grad():
+                    value = node.target(*args, **kwargs)
+            values[node] = value
+            if see is not None:
+                see(node, value)
+            for done in last_use.get(node, ()):
+                del values[done]
+        raise AssertionError("a graph ends with its output node")
+
+    @property
+    def casts(self) -> bool:
+        """Whether the model itself asks for a floating type somewhere."""
+        return any(
+            _is_float(leaf)
+            for node in self.nodes
+            for leaf in pytree.tree_leaves((node.args, node.kwargs))
+        )
+
+    def _last_use(self) -> dict[fx.Node, list[fx.Node]]:
+        last: dict[fx.Node, fx.Node] = {}
+        for node in self.nodes:
+            last[node] = node
+            for operand in node.all_input_nodes:
+                last[operand] = node
+        ends: dict[fx.Node, list[fx.Node]] = {}
+        for operand, node in last.items():
+            if node.op != "output":
+                ends.setdefault(node, []).append(operand)
+        return ends
+
+    def _flat_inputs(self, example: Any) -> list[Any]:
+        inputs = self.example if example is None else Example.of(example)
+        tree = (inputs.args, dict(inputs.kwargs))
+        leaves, spec = pytree.tree_flatten(tree)
+        if len(leaves) != len(self.inputs):
+            raise DataError(
+                f"the graph takes {len(self.inputs)} inputs ({', '.join(self.inputs)}), "
+                f"got {len(leaves)}; pass inputs of the same structure as the example"
+            )
+        if spec != self.in_spec and set(inputs.kwargs) == set(self.example.kwargs):
+            ordered = {name: inputs.kwargs[name] for name in self.example.kwargs}
+            leaves = pytree.tree_leaves((inputs.args, ordered))
+        return leaves
+
+
+def _retype(arguments: Any, dtype: torch.dtype) -> Any:
+    """Tensors made or cast inside the graph follow the run's precision."""
+    return pytree.tree_map(lambda leaf: dtype if _is_float(leaf) else leaf, arguments)
+
+
+def _is_float(leaf: Any) -> bool:
+    return isinstance(leaf, torch.dtype) and leaf.is_floating_point
+
+
+def module_of(node: fx.Node) -> str:
+    """The name of the innermost module whose forward made this node."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    return next((name for name, _ in reversed(stack) if "metadata_hook" not in name), "")

@@ -1,0 +1,250 @@
+"""The few things operators do to labels, shared by all the rules.
+
+`align` for values combined element by element, `uniform` for dims that are slid over, `mix` for
+dims whose elements are mixed together, `contract` for sums of products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from interpress.graph.labels import Layer, Layers, along, tidy
+from interpress.graph.trace import Op, Read, Side, Value
+
+
+def align(op: Op, *values: Value) -> Value:
+    """Combine values element by element under broadcasting: their labels become the same."""
+    result = values[0]
+    for value in values[1:]:
+        result = _align_two(op, result, value)
+    return result
+
+
+def _align_two(op: Op, x: Value, y: Value) -> Value:
+    shape = torch.broadcast_shapes(x.shape, y.shape)
+    a, b = _stretched(x, len(shape)), _stretched(y, len(shape))
+    for one, other in ((a, b), (b, a)):
+        for layer in one.layers:
+            if layer.slab:
+                _meet_slab(op, layer, one, other)
+            else:
+                _meet_channel(op, layer, one, other)
+    new = [layer for layer in b.layers if all(a.shape[dim] == 1 for dim in layer.support)]
+    return Value(tuple(shape), tidy([*a.layers, *new]))
+
+
+def _stretched(value: Value, ndim: int) -> Value:
+    layers = tuple(replace(layer, labels=along(layer.labels, ndim)) for layer in value.layers)
+    return Value((1,) * (ndim - len(value.shape)) + value.shape, layers)
+
+
+def _meet_channel(op: Op, layer: Layer, own: Value, other: Value) -> None:
+    covered = {dim for dim in layer.support if other.shape[dim] > 1}
+    if not covered:
+        return
+    peers = [peer for peer in other.layers if covered & set(peer.support)]
+    twin = next((p for p in peers if not p.slab and p.support == layer.support), None)
+    reason = f"{op.where} combines it with values that no weight produces"
+    if twin is not None:
+        op.trace.unite(layer.labels, twin.labels, reason)
+        return
+    as_slab = _slab(other, layer.support)
+    for peer in peers:
+        beneath = any(not p.slab and set(peer.support) <= set(p.support) for p in peers if p is not peer)
+        if peer.slab and beneath:
+            continue
+        if (slab := _slab(own, peer.support)) is not None:
+            op.trace.unite(slab.labels, peer.labels, reason)
+        elif as_slab is not None:
+            op.trace.unite(layer.labels, as_slab.labels, reason)
+        else:
+            op.trace.unite(layer.labels, peer.labels, reason)
+    for dim in covered - {dim for peer in peers for dim in peer.support}:
+        op.trace.freeze(_finest(own, layer, dim).labels, reason)
+
+
+def _meet_slab(op: Op, slab: Layer, own: Value, other: Value) -> None:
+    if not any(other.shape[dim] > 1 for dim in slab.support):
+        return
+    reason = f"{op.where} combines it with values that no weight produces"
+    twins = [peer for peer in other.layers if peer.support == slab.support]
+    shadowed = any(layer.support == slab.support for layer in own.channels())
+    twin = next((p for p in twins if p.slab), None) or (None if shadowed else next(iter(twins), None))
+    if twin is not None:
+        op.trace.unite(slab.labels, twin.labels, reason)
+        return
+    spanned = any(set(slab.support) <= set(layer.support) for layer in own.channels())
+    met = any(set(slab.support) & set(peer.support) for peer in other.layers)
+    if not spanned and not met:
+        op.trace.freeze(slab.labels, reason)
+
+
+def _slab(value: Value, support: tuple[int, ...]) -> Layer | None:
+    return next((s for s in value.layers if s.slab and s.support == support), None)
+
+
+def _finest(value: Value, layer: Layer, dim: int) -> Layer:
+    """What exactly is held when `dim` is: its slab where the layer spans other dims as well."""
+    return layer if layer.support == (dim,) else _slab(value, (dim,)) or layer
+
+
+def uniform(op: Op, value: Value, dims: Iterable[int]) -> Layers:
+    """Layers of a value whose `dims` are slid over: a channel may not change along them."""
+    along_dims = {dim % len(value.shape) for dim in dims}
+    layers = []
+    for layer in value.layers:
+        labels = layer.labels
+        for dim in along_dims & set(layer.support):
+            if not layer.slab:
+                op.trace.unite(labels, labels.narrow(dim, 0, 1), op.where)
+            labels = labels.narrow(dim, 0, 1)
+        if labels is layer.labels or not layer.slab:
+            layers.append(replace(layer, labels=labels))
+    return tidy(layers)
+
+
+def mix(op: Op, value: Value, dims: Iterable[int], why: str = "mixes its channels") -> Layers:
+    """Layers of a value whose elements along `dims` are mixed together: those freeze."""
+    mixed = {dim % len(value.shape) for dim in dims} if value.shape else set()
+    kept = []
+    for layer in value.layers:
+        if along_layer := mixed & set(layer.support):
+            for dim in along_layer:  # a slab says more exactly what is mixed
+                op.trace.freeze(_finest(value, layer, dim).labels, f"{op.where} {why}")
+        else:
+            kept.append(layer)
+    return tuple(kept)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One factor of a product: the argument's name, its value, and a letter for every dim."""
+
+    argument: str
+    value: Value
+    letters: str
+    original: Value | None = None
+    """The argument itself, where `value` repeats it."""
+
+    def over(self, letters: str) -> Value:
+        """The value as seen along `letters` only, in that order."""
+        layers = [
+            replace(layer, labels=_permuted(layer.labels, self.letters, letters))
+            for layer in self.value.layers
+            if {self.letters[dim] for dim in layer.support} <= set(letters)
+        ]
+        sizes = dict(zip(self.letters, self.value.shape, strict=True))
+        return Value(tuple(sizes.get(letter, 1) for letter in letters), tuple(layers))
+
+
+def _permuted(labels: Tensor, letters: str, target: str) -> Tensor:
+    present = [letter for letter in target if letter in letters]
+    gone = [letter for letter in letters if letter not in target]
+    moved = labels.permute([letters.index(letter) for letter in gone + present])
+    moved = moved.reshape(moved.shape[len(gone) :])
+    return moved[tuple(slice(None) if letter in letters else None for letter in target)]
+
+
+def contract(op: Op, x: Operand, y: Operand, out: str, *, scaled_by_width: bool = False) -> Layers:
+    """Layers of `einsum(x.letters, y.letters -> out)`, and a `Read` for every channel summed over."""
+    shared = "".join(letter for letter in x.letters if letter in y.letters)
+    summed = "".join(letter for letter in shared if letter not in out)
+    x, y = _settle(op, x, shared, summed, out), _settle(op, y, shared, summed, out)
+    align(op, x.over(shared), y.over(shared))
+    batch = "".join(letter for letter in shared if letter in out)
+    for value in (x.over(batch), y.over(batch)):
+        op.trace.parallel += [layer.labels for layer in value.layers if layer.slab]
+    _record_reads(op, (x, y), batch, summed, scaled_by_width)
+    if y.value.weight or (y.value.op and _from_weight(y.value)):
+        op.trace.produced += [layer.labels for layer in y.over(out).channels()]
+    return _merged(x.over(out), y.over(out))
+
+
+def _merged(first: Value, second: Value) -> Layers:
+    """Layers of both factors; where both describe a dim they have been made the same."""
+    named = {dim for layer in first.channels() for dim in layer.support}
+    slabs = {layer.support for layer in first.layers if layer.slab}
+    rest = [
+        layer
+        for layer in second.layers
+        if (layer.support not in slabs if layer.slab else not named & set(layer.support))
+    ]
+    return tidy([*first.layers, *rest])
+
+
+def _from_weight(value: Value) -> bool:
+    while value.op is not None and value.op.linear and len(value.op.inputs()) == 1:
+        value = value.op.inputs()[0]
+    return value.weight is not None
+
+
+def _settle(op: Op, operand: Operand, shared: str, summed: str, out: str) -> Operand:
+    """Labels may not span a summed dim and a free one; a dim only one factor has is mixed."""
+    value, letters = operand.value, operand.letters
+    lost = [dim for dim, letter in enumerate(letters) if letter not in shared + out]
+    value = replace(value, layers=mix(op, value, lost))
+    spread = {
+        letters[dim]
+        for layer in value.channels()
+        if {letters[d] for d in layer.support} & set(summed)
+        for dim in layer.support
+    } - set(shared)
+    if not spread:
+        return replace(operand, value=value)
+    settled = uniform(op, value, [letters.index(letter) for letter in spread])
+    return replace(operand, value=replace(value, layers=settled))
+
+
+def _record_reads(
+    op: Op, operands: tuple[Operand, Operand], batch: str, summed: str, scaled: bool
+) -> None:
+    letters = batch + summed
+    seen = [operand.over(letters) for operand in operands]
+    for layer in seen[0].channels():
+        if not any(dim >= len(batch) for dim in layer.support):
+            continue
+        twin = next((p for p in seen[1].channels() if p.support == layer.support), None)
+        if twin is None:
+            op.trace.freeze(layer.labels, f"{op.where} reads it along several dims at once")
+            continue
+        groups = [dim for dim in layer.support if dim < len(batch)]
+        read_letters = "".join(letters[dim] for dim in layer.support)
+        aligned = [_rows(labels.labels, layer.support, len(groups)) for labels in (layer, twin)]
+        sides = [
+            _side(operand, read_letters, pair) for operand, pair in zip(operands, aligned, strict=True)
+        ]
+        op.trace.reads.append(Read(op, (sides[0], sides[1]), scaled))
+
+
+def _rows(labels: Tensor, support: Sequence[int], groups: int) -> Tensor:
+    squeezed = labels.reshape([labels.shape[dim] for dim in support])
+    return squeezed.reshape(squeezed.shape[:groups].numel(), -1)
+
+
+def _side(operand: Operand, letters: str, aligned: Tensor) -> Side:
+    dims = tuple(operand.letters.index(letter) for letter in letters)
+    value = operand.original or operand.value
+    support = tuple(sorted(dims))
+    layer = next((own for own in value.channels() if own.support == support), None)
+    if layer is None:  # settled labels: take them as they were aligned
+        own = aligned.reshape([operand.value.shape[dim] for dim in dims])
+    else:
+        own = layer.labels.permute([*dims, *(d for d in range(layer.labels.ndim) if d not in dims)])
+        own = own.reshape([value.shape[dim] for dim in dims])
+    return Side(operand.argument, value, dims, own, aligned)
+
+
+def read(op: Op, sides: tuple[Side, Side]) -> None:
+    """Record a sum over channels that is not a plain contraction, such as a grouped convolution."""
+    op.trace.reads.append(Read(op, sides))
+
+
+def balance(op: Op, labels: Tensor, blocks: int) -> None:
+    """Cut the labels of one dim into equal blocks, each of which keeps equally many."""
+    flat = labels.reshape(-1)
+    if blocks > 1 and flat.numel() % blocks == 0 and flat.numel() > blocks:
+        op.trace.balanced.append((flat.reshape(blocks, -1), op.where))

@@ -1,0 +1,264 @@
+"""Channel spaces: which channels of a network can leave together, and who would notice."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from interpress.errors import ArgumentError
+from interpress.graph.classes import classify
+from interpress.graph.graph import Graph
+from interpress.graph.grouping import Draft, Grouping
+from interpress.graph.taps import Tap, TapFinder
+from interpress.graph.trace import Trace, follow
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelSpace:
+    """A set of channels that live in the same tensors everywhere.
+
+    `size` channels; any multiple of `step` may stay, the same share of every cell (a head, a
+    group of a convolution). A frozen space may not shrink; `frozen` says why.
+    """
+
+    name: str
+    size: int
+    cells: Tensor
+    """Per channel, its cell. Cells shrink by the same share."""
+    step: int
+    heads: bool = False
+    """Whether its members are whole attention heads rather than single channels."""
+    producers: tuple[str, ...] = ()
+    carriers: tuple[str, ...] = ()
+    consumers: tuple[str, ...] = ()
+    taps: tuple[str, ...] = ()
+    frozen: str | None = None
+
+    def widths(self) -> range:
+        """The widths this space can have, smallest first."""
+        return range(self.size, self.size + 1) if self.frozen else range(self.step, self.size + 1, self.step)
+
+    def check(self, kept: Tensor | Sequence[int]) -> Tensor:
+        """`kept` as sorted indices, or an error that says what is wrong with it."""
+        index = torch.as_tensor(kept, dtype=torch.long).reshape(-1).cpu()
+        where = f"space {self.name!r}"
+        if index.numel() == 0:
+            raise ArgumentError(f"{where}: nothing is kept; keep at least {self.step} channels")
+        if int(index.min()) < 0 or int(index.max()) >= self.size:
+            bad = int(index.min()) if int(index.min()) < 0 else int(index.max())
+            raise ArgumentError(
+                f"{where}: channel {bad} does not exist; it has {self.size}, numbered from 0"
+            )
+        ordered = index.unique()
+        if ordered.numel() != index.numel():
+            raise ArgumentError(f"{where}: a channel is kept twice; name every channel once")
+        if self.frozen and ordered.numel() < self.size:
+            raise ArgumentError(f"{where} is frozen: {self.frozen}; leave it out of the plan")
+        full = torch.bincount(self.cells)
+        have = torch.bincount(self.cells[ordered], minlength=len(full))
+        if bool((have * self.size != full * ordered.numel()).any()):
+            raise ArgumentError(
+                f"{where}: its {len(full)} cells must keep the same share, got "
+                f"{have.tolist()} of {full.tolist()}; keep a multiple of {self.step} channels, "
+                "equally many in every cell"
+            )
+        return ordered
+
+
+@dataclass(frozen=True, eq=False)
+class Spaces(Sequence[ChannelSpace]):
+    """All channel spaces of a network, with the graph they were found in."""
+
+    graph: Graph
+    trace: Trace
+    all: tuple[ChannelSpace, ...]
+    taps: Mapping[str, Tap]
+    membership: Membership
+    hints: Mapping[str, object] = field(default_factory=dict)
+    """What had to be known about the model's own code to shrink it; see `interpress.attributes`."""
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def __getitem__(self, key: int | str) -> ChannelSpace:  # type: ignore[override]
+        if isinstance(key, int):
+            return self.all[key]
+        for space in self.all:
+            if space.name == key:
+                return space
+        raise ArgumentError(
+            f"there is no space {key!r}; the spaces are {', '.join(s.name for s in self.all)}"
+        )
+
+    def __iter__(self) -> Iterator[ChannelSpace]:
+        return iter(self.all)
+
+    @property
+    def shrinkable(self) -> list[ChannelSpace]:
+        """The spaces that can lose channels."""
+        return [space for space in self.all if space.frozen is None]
+
+    @property
+    def frozen(self) -> list[ChannelSpace]:
+        """The spaces that cannot, each with its reason."""
+        return [space for space in self.all if space.frozen is not None]
+
+    def freeze(self, reasons: Mapping[str, str]) -> Spaces:
+        """The same spaces with more of them frozen."""
+        changed = tuple(
+            replace(s, frozen=s.frozen or reasons[s.name]) if s.name in reasons else s for s in self.all
+        )
+        return replace(self, all=changed)
+
+    def index(self, value: ChannelSpace, start: int = 0, stop: int | None = None) -> int:
+        """The place of a space."""
+        return [space.name for space in self.all].index(value.name, start, stop or len(self.all))
+
+    def __str__(self) -> str:
+        from interpress.graph.table import render
+
+        return render(self)
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, eq=False)
+class Membership:
+    """Per label: the channel space and the head space it belongs to, and its number there."""
+
+    space: Tensor
+    unit: Tensor
+    head_space: Tensor
+    head: Tensor
+
+    def kept(self, labels: Tensor, masks: Mapping[int, Tensor]) -> Tensor:
+        """Whether each label stays, given a mask of units for some of the spaces."""
+        stays = torch.ones(labels.shape, dtype=torch.bool)
+        for space, unit in ((self.space, self.unit), (self.head_space, self.head)):
+            where = space[labels]
+            for index in where.unique().tolist():
+                if index in masks:
+                    mine = where == index
+                    stays[mine] &= masks[index][unit[labels[mine]]]
+        return stays
+
+
+def spaces_of(graph: Graph, freeze: Iterable[str] = ()) -> Spaces:
+    """The channel spaces of a captured graph, as the graph alone tells."""
+    trace = follow(graph)
+    _freeze_by_name(trace, tuple(freeze))
+    classes = classify(trace)
+    finder = TapFinder(trace, classes)
+    taps = finder.find()
+    grouping = Grouping(trace, classes, taps, finder.problems)
+    heads, slab_of = grouping.heads()
+    drafts = sorted([*grouping.channels(), *heads], key=lambda d: (grouping._first_label(d.classes[0])))
+    drafts = [draft for draft in drafts if len(draft.classes) > 1]
+    membership = _membership(drafts, classes.channel, slab_of)
+    named = {tap.name: tap for tap in taps}
+    described = _describe(trace, drafts, membership, named)
+    return Spaces(graph, trace, described, named, membership)
+
+
+def _freeze_by_name(trace: Trace, patterns: tuple[str, ...]) -> None:
+    if isinstance(patterns, str):
+        raise ArgumentError("freeze takes a list of module-name patterns, not one string")
+    modules = [name for name, _ in trace.graph.model.named_modules()]
+    for pattern in patterns:
+        if not any(_matches(name, pattern) for name in [*modules, *trace.weights]):
+            raise ArgumentError(
+                f"freeze pattern {pattern!r} matches no module; module names look like "
+                f"{', '.join(repr(name) for name in modules[1:4])}"
+            )
+        for weight, value in trace.weights.items():
+            if _matches(weight, pattern):
+                for layer in value.layers:
+                    trace.freeze(layer.labels, f"{weight} is frozen by the pattern {pattern!r}")
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a name, or a module above it, fits the pattern."""
+    parts = name.split(".")
+    return any(
+        fnmatch.fnmatchcase(".".join(parts[: end + 1]), pattern) for end in range(len(parts))
+    )
+
+
+def _membership(drafts: list[Draft], channel: Tensor, slab_of: Tensor) -> Membership:
+    count = int(channel.max()) + 1
+    tables = []
+    for heads, key in ((False, channel), (True, slab_of)):
+        space = torch.full((count + 1,), -1)
+        unit = torch.zeros(count + 1, dtype=torch.long)
+        for index, draft in enumerate(drafts):
+            if draft.heads == heads:
+                numbers = torch.tensor(draft.classes)
+                space[numbers] = index
+                unit[numbers] = torch.arange(len(numbers))
+        tables += [space[key], unit[key]]  # key -1 reads the spare last entry
+    return Membership(*tables)
+
+
+def _describe(
+    trace: Trace, drafts: list[Draft], membership: Membership, taps: Mapping[str, Tap]
+) -> tuple[ChannelSpace, ...]:
+    produced = torch.zeros(trace.size, dtype=torch.bool)
+    for labels in trace.produced:
+        produced[labels.reshape(-1)] = True
+    absorbing = {(a.weight, a.dim): a for tap in taps.values() for a in tap.absorbers}
+    roles: list[dict[str, dict[str, None]]] = [
+        {"producer": {}, "carrier": {}, "consumer": {}, "tap": {}} for _ in drafts
+    ]
+    for weight, value in trace.weights.items():
+        for layer in value.channels():
+            labels = layer.labels.reshape(-1)
+            absorber = absorbing.get((weight, layer.support[-1]))
+            absorbs = absorber is not None
+            selects = absorber is None or bool((absorber.column < 0).any())
+            own = (["consumer"] if absorbs else []) + (
+                [] if not selects else ["producer" if bool(produced[labels].any()) else "carrier"]
+            )
+            for index in _spaces_in(membership, labels):
+                for role in own:
+                    roles[index][role][weight] = None
+    for name, tap in taps.items():
+        for index in _spaces_in(membership, tap.labels):
+            roles[index]["tap"][name] = None
+    names = _names(drafts, roles)
+    return tuple(
+        ChannelSpace(
+            name=names[i],
+            size=len(draft.classes),
+            cells=torch.tensor(draft.cells or [0] * len(draft.classes)),
+            step=draft.step if draft.frozen is None else len(draft.classes),
+            heads=draft.heads,
+            producers=tuple(roles[i]["producer"]),
+            carriers=tuple(roles[i]["carrier"]),
+            consumers=tuple(roles[i]["consumer"]),
+            taps=tuple(roles[i]["tap"]),
+            frozen=draft.frozen or (None if roles[i]["tap"] else "no weight reads it"),
+        )
+        for i, draft in enumerate(drafts)
+    )
+
+
+def _spaces_in(membership: Membership, labels: Tensor) -> list[int]:
+    found = torch.cat([membership.space[labels], membership.head_space[labels]]).unique()
+    return [index for index in found.tolist() if index >= 0]
+
+
+def _names(drafts: list[Draft], roles: list[dict[str, dict[str, None]]]) -> list[str]:
+    names: list[str] = []
+    for draft, role in zip(drafts, roles, strict=True):
+        weight = next(iter([*role["producer"], *role["carrier"], *role["consumer"]]), "space")
+        base = weight.rpartition(".")[0] if weight.endswith((".weight", ".bias")) else weight
+        base = f"{base or weight}:heads" if draft.heads else base or weight
+        name, number = base, 2
+        while name in names:
+            name, number = f"{base}#{number}", number + 1
+        names.append(name)
+    return names

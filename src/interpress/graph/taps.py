@@ -1,0 +1,326 @@
+"""Where channels are read, and which weights can absorb `T` there.
+
+A read is a sum over channels of a product of two operands. One of them, the *tap*, is replaced by
+`Z[:, kept] @ T`; the other must be a weight, or come from one through operators that commute with
+mixing channels, so that `T` can be multiplied into it once and for all. The query and key of an
+attention are such a pair: `K` is the tap, and the weight that makes `Q` absorbs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from interpress.graph.classes import Classes
+from interpress.graph.labels import FIXED
+from interpress.graph.trace import Op, Read, Side, Trace, Value
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """One operand of one operator, whose elements along `dims` are columns of a tap."""
+
+    op: Op
+    argument: str
+    dims: tuple[int, ...]
+    places: Tensor
+    """(repeats, columns): flat position over `dims`; a flattened channel repeats over space."""
+
+
+@dataclass(frozen=True, eq=False)
+class Absorber:
+    """A weight that reads a tap along `dim`: its entries belong to columns and repeats."""
+
+    weight: str
+    dim: int
+    column: Tensor
+    """Per index of `dim`, the column read, or -1. (groups, members) for a grouped convolution."""
+    repeat: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Tap:
+    """Values right before their consumers: one `T` for all of them."""
+
+    name: str
+    sites: tuple[Site, ...]
+    labels: Tensor
+    """Per column, the label of its channel."""
+    groups: Tensor
+    """Per column, its group: columns of different groups are never mixed."""
+    absorbers: tuple[Absorber, ...]
+    gain: bool = False
+    """Whether the consumer divides by the square root of the number of columns in a group."""
+
+    @property
+    def size(self) -> int:
+        """The number of columns."""
+        return len(self.labels)
+
+    def columns(self, operand: Tensor, site: Site) -> Tensor:
+        """`Z`: the operand as rows by columns, (rows * repeats, columns)."""
+        return _as_matrix(operand, site.dims)[:, site.places].reshape(-1, self.size)
+
+    def replaced(self, operand: Tensor, site: Site, kept: Tensor, T: Tensor) -> Tensor:
+        """The operand with every column replaced by its interpolation from the kept ones."""
+        matrix = _as_matrix(operand, site.dims)
+        Z = matrix[:, site.places]  # (rows, repeats, n)
+        matrix = matrix.clone()
+        kept, T = kept.to(Z.device), T.to(Z)
+        matrix[:, site.places] = Z[..., kept] @ T  # (rows, repeats, k) @ (k, n)
+        rest = [dim for dim in range(operand.ndim) if dim not in site.dims]
+        shape = [operand.shape[dim] for dim in rest] + [operand.shape[dim] for dim in site.dims]
+        order = [0] * operand.ndim
+        for place, dim in enumerate([*rest, *site.dims]):
+            order[dim] = place
+        return matrix.reshape(shape).permute(order)
+
+
+def _as_matrix(operand: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """(rows, positions): everything but `dims` becomes rows."""
+    rest = [dim for dim in range(operand.ndim) if dim not in dims]
+    positions = 1
+    for dim in dims:
+        positions *= operand.shape[dim]
+    return operand.permute([*rest, *dims]).reshape(-1, positions)
+
+
+@dataclass
+class TapFinder:
+    """Turns the reads of a trace into taps, and says why where it cannot."""
+
+    trace: Trace
+    classes: Classes
+    problems: list[tuple[Tensor, str]] = field(default_factory=list)
+    """Labels that may not leave alone because some read of them cannot be absorbed."""
+
+    def __post_init__(self) -> None:
+        self._users = _users(self.trace)
+        produced = [labels.reshape(-1) for labels in self.trace.produced]
+        self._produced = torch.cat([torch.zeros(0, dtype=torch.long), *produced])
+
+    def find(self) -> list[Tap]:
+        """All taps; reads that share a weight share a tap."""
+        grouped: dict[tuple[str, int], list[_Chosen]] = {}
+        for read in self.trace.reads:
+            chosen = self._absorbing_side(read)
+            if chosen is not None:
+                key = next((k for k in chosen.weights if k in grouped), chosen.weights[0])
+                grouped.setdefault(key, []).append(chosen)
+        self._check_roles([chosen for members in grouped.values() for chosen in members])
+        taps = [self._tap(members) for members in grouped.values()]
+        return [tap for tap in taps if tap is not None]
+
+    def _check_roles(self, chosen: list[_Chosen]) -> None:
+        """A weight that absorbs T along a dim cannot also be selected along it."""
+        if not chosen:
+            return
+        absorbed = torch.cat([c.absorbing.aligned.reshape(-1) for c in chosen])
+        for c in chosen:
+            if bool(torch.isin(c.tapped.aligned, absorbed).any()):
+                self._give_up(c.read, "the same weight would have to be selected and absorb T")
+
+    def _absorbing_side(self, read: Read) -> _Chosen | None:
+        """Which operand absorbs, and the weights (with their dims) that do it for it."""
+        reasons = []
+        for index in [1, 0] if _behind(read.sides[1].value).weight else [0, 1]:
+            side = read.sides[index]
+            weights = self._sources(side, side.value)
+            if isinstance(weights, str):
+                reasons.append(weights)
+            elif side.aligned.unique().numel() != side.aligned.numel():
+                reasons.append("several channels share the entry that would absorb T")
+            elif (conflict := self._used_elsewhere(side, weights)) is not None:
+                reasons.append(conflict)
+            else:
+                return _Chosen(read, index, weights)
+        self._give_up(read, reasons[0])
+        return None
+
+    def _give_up(self, read: Read, reason: str) -> None:
+        for side in read.sides:
+            self.problems.append((side.labels.reshape(-1), reason))
+
+    def _sources(self, side: Side, value: Value) -> list[tuple[str, int]] | str:
+        """The weights behind an operand, or what stands between."""
+        ids = side.aligned.unique()
+        while value.weight is None:
+            op = value.op
+            if op is None:
+                return "it is multiplied with an input of the model"
+            carrying = [v for v in op.inputs() if v.carries(ids)]
+            if len(carrying) != 1 or not (op.linear or op.family in _PRODUCTS):
+                return f"{op.where} stands between it and a weight that could absorb T"
+            value = carrying[0]
+            if not op.linear:
+                return self._product_sources(op, value, ids)
+        return _weight_dim(value, ids)
+
+    def _product_sources(self, op: Op, value: Value, ids: Tensor) -> list[tuple[str, int]] | str:
+        """The weight of the layer that makes an operand, and its bias."""
+        weight = _behind(value)
+        if weight.weight is None:
+            return f"{op.where} makes it from something that cannot absorb T"
+        found = _weight_dim(weight, ids)
+        bias = op.get("bias") if "bias" in op.arguments else op.get("self")
+        if isinstance(found, str) or not isinstance(bias, Value) or bias is value:
+            return found
+        if bias.weight is None or len(bias.channels()) != 1:
+            return f"{op.where} adds something to it that cannot absorb T"
+        return [*found, (bias.weight, bias.channels()[0].support[0])]
+
+    def _used_elsewhere(self, side: Side, weights: list[tuple[str, int]]) -> str | None:
+        """What else uses an absorbing weight along that dim, in a way that T would change."""
+        ids = side.aligned.unique()
+        name = weights[0][0]
+        if _behind(side.value).weight and bool(torch.isin(ids, self._produced).any()):
+            return f"the same weight ({name}) both makes and reads it"
+        reading = {read.op for read in self.trace.reads}
+        for op in self._users.get(name, ()):
+            if op.linear or op in reading or op.family in _PRODUCTS:
+                continue
+            if any(value.carries(ids) for value in op.inputs()):
+                return f"{op.where} also uses the weight that would absorb T ({name})"
+        return None
+
+    def _tap(self, members: list[_Chosen]) -> Tap | None:
+        read, first = members[0].read, members[0].tapped
+        columns, groups = _first_seen(first.aligned)
+        number = {int(label): index for index, label in enumerate(columns)}
+        sites = []
+        for chosen in members:
+            site = _site(chosen, first, number)
+            if site is None:
+                self._give_up(chosen.read, f"{chosen.read.op.where} reads it in another order")
+                return None
+            sites.append(site)
+        absorbers = []
+        for weight, dim in dict.fromkeys(pair for chosen in members for pair in chosen.weights):
+            absorber = self._absorber(weight, dim, members[0].absorbing, first, number)
+            if absorber is None:
+                self._give_up(read, f"{weight} does not line up with what it reads")
+                return None
+            absorbers.append(absorber)
+        name = f"{members[0].weights[0][0]} reads {read.op.node.name}"
+        gain = any(chosen.read.scaled_by_width for chosen in members)
+        return Tap(name, tuple(sites), columns, groups, tuple(absorbers), gain)
+
+    def _absorber(
+        self, weight: str, dim: int, own: Side, tap: Side, number: dict[int, int]
+    ) -> Absorber | None:
+        """Which column and repeat every entry of a weight reads, from where the two meet."""
+        seen: dict[int, tuple[int, int]] = {}
+        times: dict[int, int] = {}
+        for mine, theirs in zip(
+            own.aligned.reshape(-1).tolist(), tap.aligned.reshape(-1).tolist(), strict=True
+        ):
+            if mine in seen:
+                return None
+            seen[mine] = (number.get(theirs, -1), times.get(theirs, 0))
+            times[theirs] = times.get(theirs, 0) + 1
+        layers = [la for la in self.trace.weights[weight].channels() if la.support[-1] == dim]
+        labels = layers[0].labels
+        if len(layers[0].support) == 2:  # a grouped convolution: one row per group
+            labels = own.aligned
+        flat = labels.reshape(-1).tolist()
+        if not set(flat) & set(seen):  # a bias beside its weight: same channels, other labels
+            seen = self._by_class(flat, seen)
+        pairs = [seen.get(label, (-1, 0)) for label in flat]
+        column, repeat = torch.tensor(pairs).T
+        shape = labels.shape if labels.ndim == 2 and len(layers[0].support) == 2 else (-1,)
+        return Absorber(weight, dim, column.reshape(shape), repeat.reshape(shape))
+
+    def _by_class(self, flat: list[int], seen: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+        fine = self.classes.fine
+        queues: dict[int, list[tuple[int, int]]] = {}
+        for label, place in sorted(seen.items()):
+            queues.setdefault(int(fine[label]), []).append(place)
+        return {label: queues[c].pop(0) for label in flat if queues.get(c := int(fine[label]))}
+
+
+_PRODUCTS = (
+    "aten.linear", "aten.addmm", "aten.mm", "aten.matmul", "aten.conv1d", "aten.conv2d",
+    "aten.conv3d", "aten.einsum",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _Chosen:
+    """A read with the operand that absorbs, and the weights that do it."""
+
+    read: Read
+    index: int
+    weights: list[tuple[str, int]]
+
+    @property
+    def absorbing(self) -> Side:
+        return self.read.sides[self.index]
+
+    @property
+    def tapped(self) -> Side:
+        return self.read.sides[1 - self.index]
+
+
+def _behind(value: Value) -> Value:
+    """The value before moves and rescalings that have no other operand."""
+    while value.op is not None and value.op.linear and len(value.op.inputs()) == 1:
+        value = value.op.inputs()[0]
+    return value
+
+
+def _weight_dim(value: Value, ids: Tensor) -> list[tuple[str, int]] | str:
+    layers = [la for la in value.channels() if bool(torch.isin(la.labels, ids).any())]
+    if len(layers) != 1 or value.weight is None:
+        return "a weight reads it along several dims at once"
+    return [(value.weight, layers[0].support[-1])]
+
+
+def _users(trace: Trace) -> dict[str, list[Op]]:
+    """The operators that touch the labels of each weight, however far from it."""
+    owner = torch.full((trace.size,), -1)
+    names = list(trace.weights)
+    for index, name in enumerate(names):
+        for layer in trace.weights[name].layers:
+            owner[layer.labels.reshape(-1)] = index
+    users: dict[str, list[Op]] = {}
+    seen: dict[int, list[int]] = {}
+    for op in trace.ops:
+        touched: set[int] = set()
+        for layer in (layer for value in op.inputs() for layer in value.channels()):
+            key = id(layer.labels)
+            if key not in seen:
+                seen[key] = owner[layer.labels.reshape(-1)].unique().tolist()
+            touched.update(seen[key])
+        for index in touched - {-1}:
+            users.setdefault(names[index], []).append(op)
+    return users
+
+
+def _first_seen(aligned: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels in order of appearance, and the first row each appears in."""
+    seen: dict[int, int] = {}
+    for row, labels in enumerate(aligned.tolist()):
+        for label in labels:
+            if label != FIXED:
+                seen.setdefault(label, row)
+    return torch.tensor(list(seen)), torch.tensor(list(seen.values()))
+
+
+def _site(chosen: _Chosen, first: Side, number: dict[int, int]) -> Site | None:
+    own = chosen.tapped
+    pairs = zip(own.aligned.reshape(-1).tolist(), first.aligned.reshape(-1).tolist(), strict=True)
+    to_first = dict(pairs)
+    places: dict[int, list[int]] = {}
+    for position, label in enumerate(own.labels.reshape(-1).tolist()):
+        if label == FIXED:
+            continue
+        if to_first.get(label) not in number:
+            return None
+        places.setdefault(number[to_first[label]], []).append(position)
+    lengths = {len(positions) for positions in places.values()}
+    if len(places) != len(number) or len(lengths) != 1:
+        return None
+    table = torch.tensor([places[column] for column in range(len(number))]).T
+    return Site(chosen.read.op, own.argument, own.dims, table)

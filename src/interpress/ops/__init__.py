@@ -1,0 +1,1 @@
+"""What operators do to channels: one file per family, found by the registry on first use."""

@@ -1,0 +1,68 @@
+"""Operators that look things up by number: embeddings, indexing, gathers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from interpress.graph.labels import Layers, tidy
+from interpress.graph.relations import mix
+from interpress.graph.trace import Op, Value
+from interpress.ops.registry import rule
+
+_WHY = "looks its members up by number"
+
+
+def _looked_up(op: Op, value: Value, dim: int, index_ndim: int) -> Layers:
+    """Layers after one dim is replaced by the dims of an index."""
+    dim %= len(value.shape)
+    layers = mix(op, value, [dim], _WHY)
+    moved = []
+    for layer in layers:
+        shape = list(layer.labels.shape)
+        shape[dim : dim + 1] = [1] * index_ndim
+        moved.append(layer.moved(layer.labels.reshape(shape)))
+    return tidy(moved)
+
+
+@rule("aten.embedding")
+def embedding(op: Op) -> Layers:
+    """Rows of a table: its columns are channels."""
+    weight, indices = op["weight"], op["indices"]
+    op.trace.produced += [layer.labels for layer in weight.channels() if layer.support == (1,)]
+    return _looked_up(op, weight, 0, len(indices.shape))
+
+
+@rule("aten.index_select")
+def index_select(op: Op) -> Layers:
+    """Some indices of one dim."""
+    return _looked_up(op, op["self"], op["dim"], 1)
+
+
+@rule("aten.index")
+def index(op: Op) -> Layers:
+    """Advanced indexing; one index tensor is followed, several in a row too."""
+    value, indices = op["self"], list(op["indices"])
+    for used in (i for i in indices if i is not None):
+        mix(op, used, range(len(used.shape)), "uses it as an index")
+    dims = [dim for dim, used in enumerate(indices) if used is not None]
+    width = max(len(used.shape) for used in indices if used is not None)
+    if dims != list(range(dims[0], dims[0] + len(dims))):
+        return tuple(mix(op, value, range(len(value.shape)), _WHY))
+    layers = mix(op, value, dims, _WHY)
+    moved = []
+    for layer in layers:
+        shape = list(layer.labels.shape)
+        shape[dims[0] : dims[-1] + 1] = [1] * width
+        moved.append(layer.moved(layer.labels.reshape(shape)))
+    return tidy(moved)
+
+
+@rule("aten.gather", "aten.take_along_dim")
+def gather(op: Op) -> Layers:
+    """Elements along one dim picked by an index of the same shape."""
+    value, picked = op["self"], op.inputs()[1]
+    mix(op, picked, range(len(picked.shape)), "uses it as an index")
+    dim = op["dim"]
+    if dim is None:
+        return mix(op, value, range(len(value.shape)), _WHY)
+    return mix(op, replace(value), [dim], _WHY)

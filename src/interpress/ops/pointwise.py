@@ -1,0 +1,74 @@
+"""Operators that act on each element alone: activations, sums, products, casts, dropout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interpress.graph.labels import Layers
+from interpress.graph.relations import align
+from interpress.graph.trace import Op, Value
+from interpress.ops.registry import rule
+
+
+@rule(
+    "pointwise",
+    "aten.relu", "aten.relu6", "aten.selu", "aten.elu", "aten.celu", "aten.gelu", "aten.silu",
+    "aten.mish", "aten.hardswish", "aten.hardsigmoid", "aten.hardtanh", "aten.leaky_relu",
+    "aten.log_sigmoid", "aten.softplus", "aten.softshrink", "aten.hardshrink", "aten.threshold",
+    "aten.rrelu", "aten.square", "aten.where", "aten.clamp", "aten.clamp_min", "aten.clamp_max",
+    "aten.masked_fill", "aten.nan_to_num", "aten.rsub", "aten.floor_divide", "aten.lerp",
+    "aten.addcmul", "aten.addcdiv", "aten.copy", "aten.result_type", "aten.fill", "aten.type_as",
+    "aten.logical_not", "aten.logical_and", "aten.logical_or", "aten.__and__", "aten.__or__",
+    "aten.true_divide", "aten.divide", "aten.multiply", "aten.subtract", "aten.tanhshrink",
+)  # fmt: skip
+def pointwise(op: Op) -> Layers:
+    """All operands share their labels, under broadcasting."""
+    return align(op, *op.inputs()).layers
+
+
+@rule(
+    "aten.clone", "aten.contiguous", "aten.to", "aten._to_copy", "aten.alias", "aten.detach",
+    "aten.lift_fresh_copy", "aten.positive", "aten.neg", "aten.type", "aten.float", "aten.double",
+    "aten._assert_tensor_metadata",
+    linear=True,
+)  # fmt: skip
+def unchanged(op: Op) -> Layers:
+    """The same values, perhaps elsewhere or in another type."""
+    return op.inputs()[0].layers
+
+
+@rule("aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", linear=True)
+def dropout(op: Op) -> Layers:
+    """Nothing in evaluation mode; a mask per element when it stays on."""
+    op.linear = not op["train"]
+    return op["input"].layers
+
+
+@rule("aten.mul", "aten.div")
+def scale(op: Op) -> Layers:
+    """A product; by a single number it commutes with mixing channels."""
+    op.linear = sum(_has_extent(value) for value in op.inputs()) <= 1 and _first_is_tensor(op)
+    return align(op, *op.inputs()).layers
+
+
+def _has_extent(value: Value) -> bool:
+    return any(size > 1 for size in value.shape)
+
+
+def _first_is_tensor(op: Op) -> bool:
+    first: Any = next(iter(op.arguments.values()))
+    return isinstance(first, Value) and _has_extent(first)
+
+
+@rule("aten.prelu")
+def prelu(op: Op) -> Layers:
+    """A slope for every channel, which is dim 1."""
+    x, slope = op["self"], op["weight"]
+    channel_first = (1, *slope.shape) + (1,) * (len(x.shape) - 2)
+    return align(op, x, reshaped(slope, channel_first)).layers
+
+
+def reshaped(value: Value, shape: tuple[int, ...]) -> Value:
+    """A vector of one number per channel, laid along the channel dim."""
+    layers = tuple(layer.moved(layer.labels.reshape(shape)) for layer in value.layers)
+    return Value(shape, layers)

@@ -1,0 +1,55 @@
+"""Operators that slide or resample over space and leave every channel to itself."""
+
+from __future__ import annotations
+
+from interpress.graph.labels import Layers
+from interpress.graph.relations import mix, uniform
+from interpress.graph.trace import Op
+from interpress.ops.registry import rule
+
+_POOLS = [
+    f"aten.{kind}{dims}d"
+    for kind in ("avg_pool", "max_pool", "adaptive_avg_pool", "_adaptive_avg_pool")
+    for dims in (1, 2, 3)
+]
+_RESIZES = [
+    f"aten.upsample_{kind}"
+    for kind in (
+        "nearest1d", "nearest2d", "nearest3d", "_nearest_exact1d", "_nearest_exact2d",
+        "_nearest_exact3d", "linear1d", "bilinear2d", "trilinear3d", "bicubic2d",
+        "_bilinear2d_aa", "_bicubic2d_aa",
+    )
+]  # fmt: skip
+_WITH_INDICES = [
+    f"aten.{kind}{dims}d{suffix}"
+    for kind, suffix in (("max_pool", "_with_indices"), ("adaptive_max_pool", ""))
+    for dims in (1, 2, 3)
+]
+
+
+def _space(op: Op) -> range:
+    """The dims slid over: as many trailing ones as the operator's name says."""
+    count = next(int(letter) for letter in reversed(op.family) if letter.isdigit())
+    ndim = len(op.inputs()[0].shape)
+    return range(ndim - count, ndim)
+
+
+@rule(*_POOLS, *_RESIZES)
+def pool(op: Op) -> Layers:
+    """A channel of the output is made from the same channel of the input."""
+    return uniform(op, op.inputs()[0], _space(op))
+
+
+@rule(*_WITH_INDICES)
+def pool_with_indices(op: Op) -> list[Layers]:
+    """As `pool`, with the places of the maxima."""
+    layers = uniform(op, op.inputs()[0], _space(op))
+    return [layers, layers]
+
+
+@rule("aten.grid_sampler", "aten.grid_sampler_2d", "aten.grid_sampler_3d")
+def grid_sample(op: Op) -> Layers:
+    """Channels, dim 1, are sampled alike; the grid may hold none."""
+    x, grid = op.inputs()
+    mix(op, grid, range(len(grid.shape)), "uses it as sampling positions")
+    return uniform(op, x, range(2, len(x.shape)))

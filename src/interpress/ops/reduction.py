@@ -1,0 +1,77 @@
+"""Operators that look along whole dims: sums, means, maxima, softmax, sorting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from interpress.graph.labels import Layer, Layers
+from interpress.graph.relations import align, mix
+from interpress.graph.trace import Op, Value
+from interpress.ops.registry import rule
+
+
+def _dims(op: Op, x: Value) -> list[int]:
+    dim: Any = op.get("dim")
+    if dim is None or dim == []:
+        return list(range(len(x.shape)))
+    return [d % len(x.shape) for d in (dim if isinstance(dim, list | tuple) else [dim])]
+
+
+@rule(
+    "aten.sum", "aten.mean", "aten.amax", "aten.amin", "aten.var", "aten.std", "aten.prod",
+    "aten.any", "aten.all", "aten.argmax", "aten.argmin", "aten.logsumexp", "aten.norm",
+    "aten.linalg_vector_norm", "aten.count_nonzero", "aten.median", "aten.nanmean",
+)  # fmt: skip
+def reduce(op: Op) -> Layers:
+    """The reduced dims vanish; channels may not lie along them."""
+    x = next(iter(op.inputs()))
+    dims = _dims(op, x)
+    layers = mix(op, x, dims)
+    return layers if op.get("keepdim") else _without(layers, dims)
+
+
+@rule("aten.max", "aten.min", "aten.var_mean", "aten.std_mean", "aten.aminmax")
+def reduce_to_pair(op: Op) -> Layers | list[Layers]:
+    """As `reduce`, with values and indices; element-wise where there are two operands."""
+    x, *others = op.inputs()
+    if others:
+        return align(op, x, *others).layers
+    if op.get("dim") is None and op.family in ("aten.max", "aten.min"):
+        return mix(op, x, range(len(x.shape)))
+    dims = _dims(op, x)
+    layers = mix(op, x, dims)
+    layers = layers if op.get("keepdim") else _without(layers, dims)
+    return [layers, layers]
+
+
+def _without(layers: Layers, dims: list[int]) -> Layers:
+    return tuple(replace(layer, labels=_squeezed(layer, dims)) for layer in layers)
+
+
+def _squeezed(layer: Layer, dims: list[int]) -> Any:
+    shape = [size for dim, size in enumerate(layer.labels.shape) if dim not in dims]
+    return layer.labels.reshape(shape)
+
+
+@rule(
+    "aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.cumsum",
+    "aten.cumprod", "aten.logcumsumexp", "aten._safe_softmax", "aten.renorm",
+)  # fmt: skip
+def along_one_dim(op: Op) -> Layers:
+    """Elements along one dim are mixed, the shape stays."""
+    x = op.inputs()[0]
+    return mix(op, x, [op["dim"]])
+
+
+@rule("aten.sort", "aten.topk", "aten.cummax", "aten.cummin")
+def rank(op: Op) -> list[Layers]:
+    """Elements along one dim are reordered by value."""
+    layers = mix(op, op.inputs()[0], [op["dim"]], "orders its channels by value")
+    return [layers, layers]
+
+
+@rule("aten.argsort")
+def argsort(op: Op) -> Layers:
+    """As `rank`, indices only."""
+    return mix(op, op.inputs()[0], [op["dim"]], "orders its channels by value")

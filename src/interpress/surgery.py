@@ -1,0 +1,203 @@
+"""The only place that writes weights: a smaller copy of a network from kept channels and `T`.
+
+Every weight that makes or carries a space is *selected*, every weight that reads it *absorbs*:
+`W <- W @ T.T` along the dim it reads. The copy is made with the smaller tensors put in the place
+of the larger ones, so shared weights stay shared and the original is never touched.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from interpress.errors import ArgumentError
+from interpress.graph.labels import Layer
+from interpress.graph.spaces import Spaces
+from interpress.graph.taps import Absorber, Tap
+from interpress.linalg.precision import exact_dtype
+
+Kept = Mapping[str, Tensor | Sequence[int]]
+Interpolations = Mapping[str, Tensor]
+
+
+class Cut:
+    """What is kept of every space, checked, and what follows for labels, weights and taps."""
+
+    def __init__(self, spaces: Spaces, kept: Kept, T: Interpolations | None = None) -> None:
+        self.spaces = spaces
+        self.kept = {name: spaces[name].check(index) for name, index in kept.items()}
+        self.masks: dict[int, Tensor] = {}
+        for name, index in self.kept.items():
+            space = spaces[name]
+            mask = torch.zeros(space.size, dtype=torch.bool)
+            mask[index] = True
+            self.masks[spaces.index(space)] = mask
+        self.T = {name: self._checked(name, matrix) for name, matrix in (T or {}).items()}
+
+    def stays(self, labels: Tensor) -> Tensor:
+        """Whether each label is kept."""
+        return self.spaces.membership.kept(labels, self.masks)
+
+    def columns(self, tap: Tap) -> Tensor:
+        """The kept columns of a tap."""
+        return torch.nonzero(self.stays(tap.labels)).reshape(-1)
+
+    def gain(self, tap: Tap) -> float:
+        """What undoes a consumer's division by the square root of its new, smaller width."""
+        if not (tap.gain or self.spaces.hints.get(("gain", tap.name))):
+            return 1.0
+        stays = self.stays(tap.labels)
+        groups = tap.groups[stays].unique()
+        before = int((tap.groups == groups[0]).sum())
+        return float((int((tap.groups[stays] == groups[0]).sum()) / before) ** 0.5)
+
+    def _checked(self, name: str, matrix: Tensor) -> Tensor:
+        if name not in self.spaces.taps:
+            known = ", ".join(repr(tap) for tap in self.spaces.taps)
+            raise ArgumentError(f"there is no tap {name!r}; the taps are {known}")
+        tap = self.spaces.taps[name]
+        expected = (len(self.columns(tap)), tap.size)
+        if tuple(matrix.shape) != expected:
+            raise ArgumentError(
+                f"tap {name!r}: T is {tuple(matrix.shape)}, but {expected[0]} of {tap.size} "
+                f"channels are kept there; pass T of shape {expected}"
+            )
+        if not bool(torch.isfinite(matrix).all()):
+            raise ArgumentError(f"tap {name!r}: T holds NaN or Inf; measure it on finite data")
+        groups = tap.groups
+        apart = groups[self.columns(tap)][:, None] != groups[None, :]
+        if bool((matrix.cpu()[apart] != 0).any()):
+            raise ArgumentError(
+                f"tap {name!r}: T mixes channels of different groups, whose consumer never adds "
+                "them up; leave these entries zero"
+            )
+        return matrix
+
+
+def shrink(spaces: Spaces, kept: Kept, T: Interpolations | None = None) -> nn.Module:
+    """A smaller copy of the network: `kept` channels per space, `T` per tap.
+
+    Spaces that are not named stay whole. A tap without a `T` loses its dropped channels without
+    compensation. The result is not verified here; see `interpress.verify`.
+    """
+    from interpress.attributes import refresh
+
+    cut = Cut(spaces, kept, T)
+    smaller = copied(spaces.graph.model, shrunk_weights(cut))
+    refresh(spaces, cut, smaller)
+    return smaller
+
+
+def shrunk_weights(cut: Cut) -> dict[str, Tensor]:
+    """The parameters and buffers that change, by name."""
+    parameters = cut.spaces.graph.parameters()
+    absorbers: dict[str, list[tuple[Tap, Absorber]]] = {}
+    for tap in cut.spaces.taps.values():
+        for absorber in tap.absorbers:
+            absorbers.setdefault(absorber.weight, []).append((tap, absorber))
+    changed = {}
+    for name, value in cut.spaces.trace.weights.items():
+        weight = parameters[name]
+        for layer in sorted(value.channels(), key=lambda layer: -len(layer.support)):
+            stays = cut.stays(layer.labels)
+            if bool(stays.all()):
+                continue
+            own = [pair for pair in absorbers.get(name, []) if pair[1].dim == layer.support[-1]]
+            weight = _reduced(weight, layer, stays, own, cut)
+        if weight is not parameters[name]:
+            changed[name] = weight.to(parameters[name].dtype).contiguous()
+    return changed
+
+
+def _reduced(
+    weight: Tensor, layer: Layer, stays: Tensor, absorbers: list[tuple[Tap, Absorber]], cut: Cut
+) -> Tensor:
+    """The weight with the dropped labels of one layer selected away, or absorbed."""
+    if len(layer.support) == 2:
+        return _reduced_in_groups(weight, stays, absorbers, cut)
+    dim = layer.support[0]
+    index = torch.nonzero(stays.reshape(-1)).reshape(-1)
+    result = weight.index_select(dim, index.to(weight.device))
+    for tap, absorber in absorbers:
+        if tap.name in cut.T or cut.gain(tap) != 1.0:
+            result = _absorbed(weight, result, (dim, index), (tap, absorber), cut)
+    return result
+
+
+def _absorbed(
+    weight: Tensor, result: Tensor, where: tuple[int, Tensor], pair: tuple[Tap, Absorber], cut: Cut
+) -> Tensor:
+    """`W <- W @ T.T` along one dim, for the entries that read the tap."""
+    (dim, index), (tap, absorber) = where, pair
+    T, kept = _matrix(tap, cut, weight)
+    places = _places(absorber.column, absorber.repeat, tap.size)  # (repeats, n)
+    new_place = torch.full((len(absorber.column),), -1)
+    new_place[index] = torch.arange(len(index))
+    moved = weight.movedim(dim, 0).to(T.dtype)
+    W = moved[places.to(weight.device)]  # (repeats, n, ...)
+    mixed = torch.einsum("kn,rn...->rk...", T * cut.gain(tap), W)
+    target = new_place[places[:, kept]]
+    valid = (target >= 0).reshape(-1)  # entries of a dropped head are gone
+    out = result.to(T.dtype).movedim(dim, 0).clone()
+    out[target.reshape(-1)[valid].to(weight.device)] = mixed.reshape(-1, *mixed.shape[2:])[
+        valid.to(weight.device)
+    ]
+    return out.movedim(0, dim)
+
+
+def _reduced_in_groups(
+    weight: Tensor, stays: Tensor, absorbers: list[tuple[Tap, Absorber]], cut: Cut
+) -> Tensor:
+    """Dim 1 of a grouped convolution's weight, which means other channels in every group."""
+    rows = stays.reshape(stays.shape[0], stays.shape[1])
+    index = torch.nonzero(rows)[:, 1].reshape(len(rows), -1).to(weight.device)
+    for tap, absorber in absorbers:
+        if tap.name not in cut.T:
+            continue
+        T, kept = _matrix(tap, cut, weight)
+        groups = len(absorber.column)
+        per_group = len(rows) // groups
+        blocks = weight.reshape(groups, per_group, *weight.shape[1:]).to(T.dtype)
+        mixed = []
+        for block, columns in zip(blocks, absorber.column, strict=True):
+            own = T[torch.isin(kept, columns)][:, columns]  # (k, n) of this group
+            mixed.append(torch.einsum("kn,on...->ok...", own, block))
+        return torch.cat(mixed)
+    spread = index.reshape(*index.shape, *(1,) * (weight.ndim - 2))
+    return weight.gather(1, spread.expand(*index.shape, *weight.shape[2:]))
+
+
+def _matrix(tap: Tap, cut: Cut, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """`T` (k, n) in full precision, and the columns it keeps."""
+    kept = cut.columns(tap)
+    dtype = exact_dtype(weight.device)
+    if tap.name in cut.T:
+        return cut.T[tap.name].to(weight.device, dtype), kept
+    return torch.eye(tap.size, dtype=dtype, device=weight.device)[kept], kept
+
+
+def _places(column: Tensor, repeat: Tensor, size: int) -> Tensor:
+    """(repeats, columns): the index of the entry that reads a column for a repeat."""
+    read = column >= 0
+    table = torch.zeros(int(repeat[read].max()) + 1, size, dtype=torch.long)
+    table[repeat[read], column[read]] = torch.nonzero(read).reshape(-1)
+    return table
+
+
+def copied(model: nn.Module, changed: Mapping[str, Tensor]) -> nn.Module:
+    """A deep copy of the model in which some tensors are replaced."""
+    named = dict(model.named_parameters()) | dict(model.named_buffers())
+    memo: dict[int, Any] = {}
+    for name, tensor in changed.items():
+        old = named[name]
+        new: Tensor = tensor.detach()
+        if isinstance(old, nn.Parameter):
+            new = nn.Parameter(new, requires_grad=old.requires_grad)
+        for key, value in vars(old).items():
+            setattr(new, key, copy.deepcopy(value))
+        memo[id(old)] = new
+    return copy.deepcopy(model, memo)

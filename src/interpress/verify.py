@@ -1,0 +1,166 @@
+"""The projection identity: proof that a smaller network is what it was planned to be.
+
+The smaller network's output must equal the full network's, run with every tap replaced by
+`Z[:, kept] @ T`. That holds for any weights and any data, so it is checked on a real batch.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
+
+from interpress.errors import SurgeryError
+from interpress.graph.capture import evaluation
+from interpress.graph.graph import Example
+from interpress.graph.spaces import Spaces
+from interpress.graph.taps import Site, Tap
+from interpress.linalg.precision import exact_dtype
+from interpress.surgery import Cut
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How far the smaller network is from the projected one, and how far it may be."""
+
+    difference: float
+    """Largest relative difference over the outputs: ||a - b|| / ||b||."""
+    tolerance: float
+
+    def __bool__(self) -> bool:
+        return self.difference <= self.tolerance
+
+
+def measure(spaces: Spaces, example: Any = None, taps: Iterable[str] | None = None) -> dict[str, Tensor]:
+    """`Z` (rows, columns) of every tap on a batch, in the model's own precision."""
+    wanted = [spaces.taps[name] for name in (spaces.taps if taps is None else taps)]
+    found: dict[str, list[Tensor]] = {tap.name: [] for tap in wanted}
+    sites = _by_node(wanted)
+
+    def watch(node: fx.Node, args: Any, kwargs: Any) -> Any:
+        for tap, site in sites.get(node, ()):
+            found[tap.name].append(tap.columns(_operand(node, args, kwargs, site), site))
+        return args, kwargs
+
+    spaces.graph.run(example, watch=watch)
+    return {name: torch.cat(parts) for name, parts in found.items()}
+
+
+def projected(spaces: Spaces, cut: Cut, example: Any = None, dtype: torch.dtype | None = None) -> list[Tensor]:
+    """The full network's outputs with every tap replaced by `Z[:, kept] @ T`."""
+    sites = _by_node([tap for tap in spaces.taps.values() if not bool(cut.stays(tap.labels).all())])
+
+    def watch(node: fx.Node, args: Any, kwargs: Any) -> Any:
+        for tap, site in sites.get(node, ()):
+            operand = _operand(node, args, kwargs, site)
+            kept = cut.columns(tap)
+            T = cut.T.get(tap.name)
+            if T is None:
+                T = torch.eye(tap.size, dtype=torch.float64)[kept]
+            replaced = tap.replaced(operand, site, kept, T)
+            args, kwargs = _with_operand(node, args, kwargs, site, replaced)
+        return args, kwargs
+
+    return spaces.graph.run(example, watch=watch, dtype=dtype)
+
+
+def prove(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> Proof:
+    """Compare a smaller network with the projected one, in double precision where possible."""
+    inputs = spaces.graph.example if example is None else Example.of(example)
+    device = next((t.device for t in smaller.parameters()), torch.device("cpu"))
+    dtype = exact_dtype(device)
+    expected = projected(spaces, cut, inputs, dtype)
+    try:
+        got = outputs(copy.deepcopy(smaller).to(dtype), inputs.map(lambda t: _cast(t, dtype)))
+        tolerance = 1e-3 if dtype is torch.float32 else 1e-4 if spaces.graph.casts else 1e-8
+    except (RuntimeError, TypeError):  # code that insists on its own precision
+        expected, got = projected(spaces, cut, inputs), outputs(smaller, inputs)
+        tolerance = float(torch.finfo(got[0].dtype).eps) ** 0.5
+    return Proof(_difference(got, expected), tolerance)
+
+
+def check(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> Proof:
+    """As `prove`, and an error where the identity does not hold."""
+    proof = prove(spaces, cut, smaller, example)
+    if not proof:
+        raise SurgeryError(
+            f"the smaller network differs from the projected one by {proof.difference:.1e}, "
+            f"more than {proof.tolerance:.0e}; freeze the space that is to blame"
+        )
+    return proof
+
+
+def outputs(model: nn.Module, example: Example) -> list[Tensor]:
+    """The tensors a model returns on an example, in evaluation mode."""
+    with evaluation(model), torch.no_grad():
+        result = example.call(model)
+    return [leaf for leaf in pytree.tree_leaves(_plain(result)) if isinstance(leaf, Tensor)]
+
+
+def _plain(result: Any) -> Any:
+    """Dataclasses that pytree does not know, as dicts."""
+    if hasattr(result, "__dataclass_fields__") and pytree.tree_leaves(result) == [result]:
+        return {name: getattr(result, name) for name in result.__dataclass_fields__}
+    return result
+
+
+def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+
+def _difference(got: list[Tensor], expected: list[Tensor]) -> float:
+    if [a.shape for a in got] != [b.shape for b in expected]:
+        return float("inf")
+    worst = 0.0
+    for a, b in zip(got, expected, strict=True):
+        if not a.is_floating_point():
+            continue
+        a, b = a.double().cpu(), b.double().cpu()
+        if not bool(torch.isfinite(b).all()):  # masked positions may be infinite in both
+            same = (a == b) | (a.isnan() & b.isnan())
+            a, b = torch.where(same, 0.0, a), torch.where(same, 0.0, b)
+        size = float(torch.linalg.vector_norm(b))
+        apart = float(torch.linalg.vector_norm(a - b))
+        worst = max(worst, apart / size if size else apart)
+        if worst != worst:
+            return float("inf")
+    return worst
+
+
+def _by_node(taps: Iterable[Tap]) -> dict[fx.Node, list[tuple[Tap, Site]]]:
+    sites: dict[fx.Node, list[tuple[Tap, Site]]] = {}
+    for tap in taps:
+        for site in tap.sites:
+            sites.setdefault(site.op.node, []).append((tap, site))
+    return sites
+
+
+def _place(node: fx.Node, site: Site) -> int | tuple[int, int]:
+    """Where an operand stands among a node's positional arguments."""
+    if site.op.family == "aten.einsum":
+        return 1, int(site.argument)
+    return [argument.name for argument in node.target._schema.arguments].index(site.argument)  # type: ignore[union-attr]
+
+
+def _operand(node: fx.Node, args: Any, kwargs: Any, site: Site) -> Tensor:
+    if site.argument in kwargs:
+        return kwargs[site.argument]
+    place = _place(node, site)
+    return args[place[0]][place[1]] if isinstance(place, tuple) else args[place]
+
+
+def _with_operand(node: fx.Node, args: Any, kwargs: Any, site: Site, value: Tensor) -> Any:
+    if site.argument in kwargs:
+        return args, {**kwargs, site.argument: value}
+    place = _place(node, site)
+    changed = list(args)
+    if isinstance(place, tuple):
+        changed[place[0]] = [value if i == place[1] else t for i, t in enumerate(args[place[0]])]
+    else:
+        changed[place] = value
+    return tuple(changed), kwargs
