@@ -92,8 +92,8 @@ def shrink(spaces: Spaces, kept: Kept, T: Interpolations | None = None) -> nn.Mo
     return smaller
 
 
-def shrunk_weights(cut: Cut) -> dict[str, Tensor]:
-    """The parameters and buffers that change, by name."""
+def shrunk_weights(cut: Cut, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+    """The parameters and buffers that change, by name, in their own type or a better one."""
     parameters = cut.spaces.graph.parameters()
     absorbers: dict[str, list[tuple[Tap, Absorber]]] = {}
     for tap in cut.spaces.taps.values():
@@ -106,10 +106,12 @@ def shrunk_weights(cut: Cut) -> dict[str, Tensor]:
             stays = cut.stays(layer.labels)
             if bool(stays.all()):
                 continue
-            own = [pair for pair in absorbers.get(name, []) if pair[1].dim == layer.support[-1]]
-            weight = _reduced(weight, layer, stays, own, cut)
+            readers = [pair for pair in absorbers.get(name, []) if pair[1].dim == layer.support[-1]]
+            weight = _reduced(weight, layer, stays, readers, cut)
         if weight is not parameters[name]:
-            changed[name] = weight.to(parameters[name].dtype).contiguous()
+            own = parameters[name].dtype
+            wanted = dtype if dtype is not None and own.is_floating_point else own
+            changed[name] = weight.to(wanted).contiguous()
     return changed
 
 

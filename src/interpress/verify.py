@@ -21,7 +21,7 @@ from interpress.graph.graph import Example
 from interpress.graph.spaces import Spaces
 from interpress.graph.taps import Site, Tap
 from interpress.linalg.precision import exact_dtype
-from interpress.surgery import Cut
+from interpress.surgery import Cut, shrunk_weights
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,25 @@ def prove(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> 
     dtype = exact_dtype(device)
     expected = projected(spaces, cut, inputs, dtype)
     try:
-        got = outputs(copy.deepcopy(smaller).to(dtype), inputs.map(lambda t: _cast(t, dtype)))
-        tolerance = 1e-3 if dtype is torch.float32 else 1e-4 if spaces.graph.casts else 1e-8
+        precise = _with_unrounded_weights(smaller, cut, dtype)
+        got = outputs(precise, inputs.map(lambda t: _cast(t, dtype)))
+        tolerance = 1e-3 if dtype is torch.float32 else 1e-4 if spaces.graph.casts else 1e-9
     except (RuntimeError, TypeError):  # code that insists on its own precision
         expected, got = projected(spaces, cut, inputs), outputs(smaller, inputs)
         tolerance = float(torch.finfo(got[0].dtype).eps) ** 0.5
     return Proof(_difference(got, expected), tolerance)
+
+
+def _with_unrounded_weights(smaller: nn.Module, cut: Cut, dtype: torch.dtype) -> nn.Module:
+    """The smaller network in a better type, its changed weights as before they were rounded."""
+    precise = copy.deepcopy(smaller).to(dtype)
+    named = dict(precise.named_parameters()) | dict(precise.named_buffers())
+    stored = dict(smaller.named_parameters()) | dict(smaller.named_buffers())
+    for name, weight in shrunk_weights(cut, dtype).items():
+        if not torch.equal(weight.to(stored[name].dtype), stored[name].detach()):
+            raise SurgeryError(f"{name} of the smaller network is not what the plan makes of it")
+        named[name].data = weight
+    return precise
 
 
 def check(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> Proof:

@@ -53,6 +53,8 @@ class Tap:
     absorbers: tuple[Absorber, ...]
     gain: bool = False
     """Whether the consumer divides by the square root of the number of columns in a group."""
+    of_activations: bool = False
+    """Whether both operands are activations, as the query and key of an attention are."""
 
     @property
     def size(self) -> int:
@@ -205,7 +207,8 @@ class TapFinder:
             absorbers.append(absorber)
         name = f"{members[0].weights[0][0]} reads {read.op.node.name}"
         gain = any(chosen.read.scaled_by_width for chosen in members)
-        return Tap(name, tuple(sites), columns, groups, tuple(absorbers), gain)
+        both = _behind(members[0].absorbing.value).weight is None
+        return Tap(name, tuple(sites), columns, groups, tuple(absorbers), gain, both)
 
     def _absorber(
         self, weight: str, dim: int, own: Side, tap: Side, number: dict[int, int]
