@@ -13,12 +13,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from interpress.errors import ArgumentError
-from interpress.graph.spaces import Membership, Spaces
+from interpress.graph.membership import Membership
 from interpress.graph.trace import Value
 from interpress.ops.registry import terms
+
+if TYPE_CHECKING:
+    from interpress.graph.spaces import Spaces
 
 Size = tuple[tuple[int, tuple[int, ...]], ...]
 """A dim as a sum: how many elements, and the spaces whose shrinking takes a share of them."""
@@ -42,7 +47,7 @@ class CostModel:
 
     def __call__(self, widths: Mapping[str, int] | None = None) -> Cost:
         """The cost with these spaces at these widths and all others whole."""
-        shares = self._shares(widths or {})
+        shares = self.shares(widths or {})
         return Cost(
             flops=sum(self._evaluate(term, shares) for term in self._flops),
             parameters=self._fixed + sum(self._evaluate(term, shares) for term in self._weights),
@@ -69,15 +74,15 @@ class CostModel:
             touched += cost if any(free & set(s) for size in term[1] for _, s in size) else 0
         return touched / total if total else 0.0
 
-    def size(self, value: Value, dim: int, shares: Mapping[int, Fraction]) -> int:
-        """The length of a dim of a value when spaces keep these shares."""
-        return _length(self._size(value, dim), shares)
+    def length(
+        self, value: Value, dim: int, shares: Mapping[int, Fraction]
+    ) -> tuple[int, frozenset[int]]:
+        """The length of a dim when spaces keep these shares, and the spaces along it."""
+        size = self._size(value, dim)
+        return _length(size, shares), frozenset(space for _, own in size for space in own)
 
     def shares(self, widths: Mapping[str, int]) -> dict[int, Fraction]:
         """The share that every named space keeps."""
-        return self._shares(widths)
-
-    def _shares(self, widths: Mapping[str, int]) -> dict[int, Fraction]:
         shares = {}
         for name, width in widths.items():
             space = self._spaces[name]
@@ -136,6 +141,8 @@ class CostModel:
 
 
 def _length(size: Size, shares: Mapping[int, Fraction]) -> int:
+    if not any(space in shares for _, own in size for space in own):
+        return sum(count for count, _ in size)
     total = Fraction(0)
     for count, spaces in size:
         part = Fraction(count)

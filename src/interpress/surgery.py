@@ -48,7 +48,7 @@ class Cut:
 
     def gain(self, tap: Tap) -> float:
         """What undoes a consumer's division by the square root of its new, smaller width."""
-        if not (tap.gain or self.spaces.hints.get(("gain", tap.name))):
+        if not (tap.gain or tap.name in self.spaces.rescaled):
             return 1.0
         stays = self.stays(tap.labels)
         groups = tap.groups[stays].unique()

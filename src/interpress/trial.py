@@ -8,30 +8,37 @@ traced to its module and frozen with the reason; the rest goes on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import contextlib
+import itertools
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from types import TracebackType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 
-from interpress.attributes import Choices, candidates, combinations, refresh
+from interpress.attributes import KNOWN_TYPES, Choices, refresh
 from interpress.graph.capture import evaluation
 from interpress.graph.spaces import ChannelSpace, Spaces
+from interpress.sizes import Options, Sizes, conflicts, observe, options
 from interpress.surgery import Cut, copied, shrink
 from interpress.verify import Proof, prove
 
-_MOST_COMBINATIONS = 24
+_MOST_PAIRS = 20
 
 
-def trial_kept(space: ChannelSpace) -> Tensor:
-    """About three fifths of every cell, never all of it."""
-    cells, counts = space.cells.unique(return_counts=True)
-    share = max(1, (3 * (space.size // space.step)) // 5)
+def trial_kept(space: ChannelSpace, seed: int = 0) -> Tensor:
+    """Some of every cell, never all of it; different shares for different seeds."""
+    shares = space.size // space.step
+    share = 1 + (2 * shares // 3 + seed) % (shares - 1) if shares > 1 else 1
     kept = []
-    for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
+    for cell in space.cells.unique().tolist():
         members = torch.nonzero(space.cells == cell).reshape(-1)
-        kept.append(members[-(count * share * space.step // space.size) :])
+        kept.append(members[-(len(members) * share // shares) :])
     return torch.cat(kept)
 
 
@@ -60,6 +67,8 @@ class _Failure:
     modules: list[str]
     """Names of the modules that were running, innermost first."""
     message: str
+    progress: int
+    """How many calls into torch it got."""
 
 
 @dataclass
@@ -67,30 +76,81 @@ class _Shapes:
     """The part of the trial that needs no values."""
 
     spaces: Spaces
-    choices: Choices = field(default_factory=dict)
-    tried: dict[str, int] = field(default_factory=dict)
 
     def settle(self) -> Spaces:
-        if not self.spaces.shrinkable:
-            return self._done()
-        if self._run([], {}) is not None:  # the code does not run without values: leave it to those
-            return self._done()
+        if not self.spaces.shrinkable or self._run([], {}) is not None:
+            return self.spaces  # code that does not run without values is left to those
         while names := [space.name for space in self.spaces.shrinkable]:
-            failure = self._run(names, self.choices)
+            failure, choices = self._choose(names, thorough=False)
+            if failure is not None and self._tie(failure, names):
+                continue
+            if failure is not None:
+                failure, choices = self._choose(names)
             if failure is None:
-                break
-            if not self._next_choice(failure, names):
-                self._freeze(failure, names)
-                self.tried.clear()
-        return self._done()
+                return replace(self.spaces, choices=self._modest(names, choices))
+            self._freeze(failure, names)
+        return self.spaces
 
-    def _done(self) -> Spaces:
-        return replace(self.spaces, hints={**self.spaces.hints, "choices": dict(self.choices)})
+    def _modest(self, names: list[str], choices: Choices) -> Choices:
+        """Leave numbers alone that the code does not use and that may mean something else."""
+        found, _ = self._options(names)
+        for one in found:
+            if one.doubtful and choices[one.slot] is not None:
+                fewer = choices | {one.slot: None}
+                if self._run(names, fewer) is None:
+                    choices = fewer
+        return choices
+
+    def _kept(self, names: list[str]) -> dict[str, Tensor]:
+        return {name: trial_kept(self.spaces[name], 3 * i) for i, name in enumerate(names)}
+
+    def _options(self, names: list[str]) -> tuple[list[Options], Sizes]:
+        widths = {name: len(index) for name, index in self._kept(names).items()}
+        sizes = observe(self.spaces, widths)
+        return options(self.spaces, sizes, KNOWN_TYPES), sizes
+
+    def _choose(
+        self, names: list[str], *, thorough: bool = True
+    ) -> tuple[_Failure | None, Choices]:
+        """Let attributes follow other sources until it runs, or gets no further."""
+        found, _ = self._options(names)
+        choices: Choices = {one.slot: one.sources[0] for one in found}
+        failure = self._run(names, choices)
+        while failure is not None:
+            better = None
+            for change in self._changes(failure, found, choices, thorough):
+                other = self._run(names, choices | change)
+                if other is None or other.progress > failure.progress:
+                    better = (other, choices | change)
+                    break
+            if better is None:
+                return failure, choices
+            failure, choices = better
+        return None, choices
+
+    def _changes(
+        self, failure: _Failure, found: list[Options], choices: Choices, thorough: bool
+    ) -> Iterator[Choices]:
+        """Other sources for one slot of the classes that were running, or for two at once."""
+        modules = dict(self.spaces.graph.model.named_modules())
+        kinds = list(dict.fromkeys(type(modules[name]) for name in failure.modules))
+        for kind in kinds:
+            others = [
+                (one.slot, source)
+                for one in found
+                if one.slot.kind is kind
+                for source in one.sources
+                if source != choices[one.slot]
+            ]
+            yield from ({slot: source} for slot, source in others)
+            pairs = itertools.combinations(others if thorough else [], 2)
+            both = (dict(pair) for pair in pairs if pair[0][0] != pair[1][0])
+            yield from itertools.islice(both, _MOST_PAIRS)
 
     def _run(self, names: list[str], choices: Choices) -> _Failure | None:
         """Run a smaller copy on tensors that have shapes and no values."""
         graph = self.spaces.graph
-        cut = Cut(self.spaces, {name: trial_kept(self.spaces[name]) for name in names})
+        cut = Cut(self.spaces, self._kept(names))
         named = dict(graph.model.named_parameters()) | dict(graph.model.named_buffers())
         shapes = {name: tuple(tensor.shape) for name, tensor in named.items()} | _shrunk_shapes(cut)
         mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -101,28 +161,34 @@ class _Shapes:
             }
         smaller = copied(graph.model, fakes)
         refresh(self.spaces, cut, smaller, choices)
+        inputs = graph.example.map(mode.from_tensor)
+        steps = _Steps()
         try:
-            with mode, evaluation(smaller), torch.no_grad():
-                graph.example.map(mode.from_tensor).call(smaller)
+            with _silent(), mode, evaluation(smaller), torch.no_grad(), steps:
+                inputs.call(smaller)
         except Exception as problem:  # whatever the model's own code raises
-            return _failure(problem, smaller)
+            return _failure(problem, smaller, steps.count)
         return None
 
-    def _next_choice(self, failure: _Failure, names: list[str]) -> bool:
-        """Move on to another combination of attributes, of the innermost module that has one."""
-        widths = {name: len(trial_kept(self.spaces[name])) for name in names}
-        found = candidates(self.spaces, widths)
+    def _tie(self, failure: _Failure, names: list[str]) -> bool:
+        """Make one space of those that a running module keeps one number for."""
         modules = dict(self.spaces.graph.model.named_modules())
-        for name in failure.modules:
-            if name not in found:
+        kinds = {type(modules[name]) for name in failure.modules}
+        found, sizes = self._options(names)
+        for one in (one for one in found if one.slot.kind in kinds):
+            trial = _Shapes(self.spaces)
+            for group in conflicts(one, sizes):
+                members = [self.spaces.all[index] for index in group]
+                channels = [space.name for space in members if not space.heads]
+                if len(channels) > 1:
+                    trial.spaces = trial.spaces.tied(channels)
+            if trial.spaces is self.spaces:
                 continue
-            kind = type(modules[name]).__qualname__
-            count = min(combinations(found[name]), _MOST_COMBINATIONS)
-            if self.tried.get(kind, 0) + 1 < count:
-                self.tried[kind] = self.tried.get(kind, 0) + 1
-                self.choices[kind] = self.tried[kind]
+            rest = [space.name for space in trial.spaces.shrinkable]
+            later, _ = trial._choose(rest, thorough=False)
+            if later is None or later.progress > failure.progress:
+                self.spaces = trial.spaces
                 return True
-            self.choices.pop(kind, None)
         return False
 
     def _freeze(self, failure: _Failure, names: list[str]) -> None:
@@ -130,27 +196,18 @@ class _Shapes:
         near = self._near(failure, names)
         reasons = {}
         for name in near:
-            alone = self._alone(name)
+            alone, _ = self._choose([name])
             if alone is not None:
-                reasons[name] = f"{alone.modules[0] or 'the model'} cannot run with fewer: {alone.message}"
+                where = alone.modules[0] or "the model"
+                reasons[name] = f"the code of {where} fails with fewer ({alone.message})"
         if not reasons:
             heads = [name for name in near if self.spaces[name].heads]
-            reasons = dict.fromkeys(heads or near, f"cannot shrink with others: {failure.message}")
+            reasons = dict.fromkeys(heads or near, f"fails together with others ({failure.message})")
         modules = dict(self.spaces.graph.model.named_modules())
         for name in list(reasons):
             for twin in _twins(name, failure.modules, modules, names):
                 reasons.setdefault(twin, reasons[name])
         self.spaces = self.spaces.freeze(reasons)
-
-    def _alone(self, name: str) -> _Failure | None:
-        """Whether a space can shrink by itself, with some combination of attributes."""
-        failure = self._run([name], self.choices)
-        if failure is None:
-            return None
-        probe = _Shapes(self.spaces, dict(self.choices))
-        while failure is not None and probe._next_choice(failure, [name]):
-            failure = probe._run([name], probe.choices)
-        return failure
 
     def _near(self, failure: _Failure, names: list[str]) -> list[str]:
         """The spaces with a weight in the innermost module that has any."""
@@ -166,6 +223,28 @@ class _Shapes:
         return names
 
 
+class _Steps(TorchFunctionMode):
+    """Counts calls into torch, to tell which of two failures came later."""
+
+    count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Without torch's own log of operators that fail: here they are expected to."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 class _Values:
     """The part of the trial that needs values: the projection identity."""
 
@@ -177,13 +256,11 @@ class _Values:
         if not names or self._holds(names):
             return self.spaces
         plain = self.spaces
-        rescaled = {
-            ("gain", tap.name): True
-            for tap in plain.taps.values()
-            if tap.of_activations and not tap.gain
-        }
+        rescaled = frozenset(
+            tap.name for tap in plain.taps.values() if tap.of_activations and not tap.gain
+        )
         if rescaled:  # the code may divide by the square root of the width it finds
-            self.spaces = replace(plain, hints={**plain.hints, **rescaled})
+            self.spaces = replace(plain, rescaled=rescaled)
             if self._holds(names):
                 return self.spaces
             self.spaces = plain
@@ -191,7 +268,7 @@ class _Values:
         return self.spaces.freeze(culprits)
 
     def _prove(self, names: list[str]) -> Proof | str:
-        kept = {name: trial_kept(self.spaces[name]) for name in names}
+        kept = {name: trial_kept(self.spaces[name], 3 * i) for i, name in enumerate(names)}
         T = random_T(Cut(self.spaces, kept))
         cut = Cut(self.spaces, kept, T)
         try:
@@ -228,7 +305,7 @@ def _shrunk_shapes(cut: Cut) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _failure(problem: BaseException, model: nn.Module) -> _Failure:
+def _failure(problem: BaseException, model: nn.Module, progress: int) -> _Failure:
     names = {id(module): name for name, module in model.named_modules()}
     running: list[str] = []
     frame: TracebackType | None = problem.__traceback__
@@ -237,7 +314,7 @@ def _failure(problem: BaseException, model: nn.Module) -> _Failure:
         if isinstance(owner, nn.Module) and id(owner) in names:
             running.append(names[id(owner)])
         frame = frame.tb_next
-    return _Failure(list(dict.fromkeys(reversed(running))) or [""], _first_line(problem))
+    return _Failure(list(dict.fromkeys(reversed(running))) or [""], _first_line(problem), progress)
 
 
 def _first_line(problem: BaseException) -> str:

@@ -112,14 +112,7 @@ def outputs(model: nn.Module, example: Example) -> list[Tensor]:
     """The tensors a model returns on an example, in evaluation mode."""
     with evaluation(model), torch.no_grad():
         result = example.call(model)
-    return [leaf for leaf in pytree.tree_leaves(_plain(result)) if isinstance(leaf, Tensor)]
-
-
-def _plain(result: Any) -> Any:
-    """Dataclasses that pytree does not know, as dicts."""
-    if hasattr(result, "__dataclass_fields__") and pytree.tree_leaves(result) == [result]:
-        return {name: getattr(result, name) for name in result.__dataclass_fields__}
-    return result
+    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
 
 
 def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:

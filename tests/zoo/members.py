@@ -45,7 +45,7 @@ BASIC, DEEP = R.BasicBlock, R.Bottleneck
 
 ZOO: dict[str, Member] = {
     "mlp": Member(classic.MLP, numbers(8, 12), {"0": 24, "2": 20}),
-    "lenet": Member(classic.LeNet, images(12, 1), {"conv1": 6, "conv2": 16, "fc1": 30, "fc2": 24}),
+    "lenet": Member(classic.LeNet, images(16, 1), {"conv1": 6, "conv2": 16, "fc1": 30, "fc2": 24}),
     "vgg": Member(classic.VGG, images(), {"features.0": 8, "features.17": 16, "classifier.0": 20}),
     "mobilenet_v1": Member(R.MobileNetV1, images(), {"features.0.0": 8, "features.4.0": 12}),
     "depth_multiplier": Member(lambda: R.MobileNetV1(2), images(), {"features.0.0": 8, "features.4.0": 12}),
@@ -117,8 +117,8 @@ ZOO: dict[str, Member] = {
     "bert": Member(
         lambda: attention.huggingface("bert"), tokens("input_ids", "attention_mask"),
         {
-            "bert.encoder.layer.0.attention.self.key": 24,
-            "bert.encoder.layer.0.attention.self.value": 24,
+            "bert.encoder.layer.0.attention.self.key": 48,  # with the values: one number for both
+            "bert.encoder.layer.0.attention.self.key:heads": 3,
             "bert.encoder.layer.1.intermediate.dense": 40,
         }, ("(LayerNorm)",),
     ),
@@ -129,23 +129,24 @@ ZOO: dict[str, Member] = {
     "t5": Member(
         lambda: attention.huggingface("t5"), tokens("input_ids", "decoder_input_ids"),
         {
-            "encoder.block.0.layer.0.SelfAttention.v": 24,
-            "decoder.block.1.layer.1.EncDecAttention.k": 24,
+            "encoder.block.0.layer.0.SelfAttention.k": 48,
+            "encoder.block.0.layer.0.SelfAttention.k:heads": 3,  # of all layers: they share a bias
+            "decoder.block.1.layer.1.EncDecAttention.k": 48,
             "encoder.block.0.layer.1.DenseReluDense.wi_0": 40,
         }, ("mixes its channels",),
     ),
     "llama": Member(
         lambda: attention.huggingface("llama"), tokens("input_ids"),
-        {"model.layers.0.self_attn.v_proj": 16, "model.layers.1.mlp.gate_proj": 40}, ("mixes its channels",),
+        {"model.layers.0.self_attn.q_proj:heads": 2, "model.layers.1.mlp.gate_proj": 40}, ("mixes its channels",),
     ),
     "qwen3": Member(
         lambda: attention.huggingface("qwen3"), tokens("input_ids"),
-        {"model.layers.0.self_attn.v_proj": 16, "model.layers.1.mlp.gate_proj": 40}, ("mixes its channels",),
+        {"model.layers.0.self_attn.q_proj:heads": 2, "model.layers.1.mlp.gate_proj": 40}, ("mixes its channels",),
     ),
     "gated_depthwise": Member(odd.GatedDepthwise, images(8, 8), {"project_in": 32}),
-    "gated_mlp": Member(odd.Gated, numbers(3, 5, 12), {"gate": 20, "both": 16, "glu.0": 12}, ("(RMSNorm)",)),
+    "gated_mlp": Member(odd.Gated, numbers(3, 5, 9), {"gate": 20, "both": 16, "glu.0": 12}, ("(RMSNorm)",)),
     "shared_weights": Member(odd.SharedWeights, numbers(6, 10), {"first": 16}, ("both makes and reads it",)),
-    "called_twice": Member(odd.CalledTwice, numbers(6, 6), {"block.0": 18}, ("both makes and reads it",)),
+    "called_twice": Member(odd.CalledTwice, numbers(6, 6), {"stem": 12, "block.0": 18}),
     "two_inputs": Member(
         odd.TwoInputs, lambda: {"image": torch.randn(3, 3, 8, 8), "numbers": torch.randn(3, 5)},
         {"image": 8, "numbers": 8, "joint": 20},

@@ -29,13 +29,15 @@ class Gated(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.gate, self.up, self.down = nn.Linear(12, 20), nn.Linear(12, 20), nn.Linear(20, 12)
+        self.stem, self.inner = nn.Linear(9, 12), 16
         self.both, self.out = nn.Linear(12, 32), nn.Linear(16, 12)
         self.glu, self.last = nn.Sequential(nn.Linear(12, 24), nn.GLU()), nn.Linear(12, 6)
         self.norm = nn.RMSNorm(12)
 
     def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
         x = x + self.down(F.silu(self.gate(x)) * self.up(x))
-        value, gate = self.both(self.norm(x)).split(16, dim=-1)
+        value, gate = self.both(self.norm(x)).split(self.inner, dim=-1)
         x = x + self.out(value * F.gelu(gate))
         return self.last(self.glu(x))
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import operator
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.export import Dim, ExportedProgram, export
+from torch.export import Dim, ExportedProgram, export, register_dataclass
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
@@ -110,25 +112,35 @@ def _two_examples(model: nn.Module, example: Example) -> Example:
 
 
 def _export(model: nn.Module, example: Example) -> ExportedProgram:
-    flexible = {"dynamic_shapes": _dynamic(model, example)}
-    problems = []
-    for options in (flexible, {}):
-        try:
-            return export(model, example.args, dict(example.kwargs), strict=False, **options)
-        except Exception as problem:  # torch.export raises many kinds
-            problems.append(problem)
     try:
-        example.call(model)
-    except Exception as problem:
+        register_outputs(example.call(model))
+        flexible = {"dynamic_shapes": _dynamic(model, example)}
+    except Exception as problem:  # whatever the model's own code raises
         raise CaptureError(
             f"the model does not run on the example ({_first_line(problem)}); pass what its forward "
             "takes: a tensor, a tuple of positional inputs, or a dict of keyword inputs"
         ) from problem
+    problems = []
+    for options in (flexible, {}):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch.export's, about the inside of torch
+                return export(model, example.args, dict(example.kwargs), strict=False, **options)
+        except Exception as problem:  # torch.export raises many kinds
+            problems.append(problem)
     raise CaptureError(
         f"torch.export could not capture {type(model).__name__}: {_first_line(problems[-1])}. "
         "Usual causes are Python branches or loops over tensor values; rewrite these with "
         "torch.where or shapes, or compress the submodule that has none"
     ) from problems[-1]
+
+
+def register_outputs(output: Any) -> None:
+    """Tell torch about dataclasses among a model's outputs, as torch.export asks for."""
+    for leaf in pytree.tree_leaves(output):
+        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            register_dataclass(type(leaf))
+            register_outputs(leaf)
 
 
 def _dynamic(model: nn.Module, example: Example) -> Any:

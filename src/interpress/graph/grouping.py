@@ -167,7 +167,7 @@ class Grouping:
                 reasons.setdefault(int(slab_of[number]), fine_reasons[number])
         labels_to_slab = slab_of[fine]
         own = torch.isin(channel, torch.tensor(sorted(units), dtype=torch.long))
-        labels_to_slab = torch.where(own & self.classes.is_slab, channel, labels_to_slab)
+        labels_to_slab = torch.where(own, channel, labels_to_slab)
         self._unread_heads(labels_to_slab, reasons)
         return self._head_drafts(reasons), labels_to_slab
 

@@ -108,16 +108,22 @@ def uniform(op: Op, value: Value, dims: Iterable[int]) -> Layers:
 
 
 def mix(op: Op, value: Value, dims: Iterable[int], why: str = "mixes its channels") -> Layers:
-    """Layers of a value whose elements along `dims` are mixed together: those freeze."""
+    """Layers of a value whose elements along `dims` are mixed together: those freeze.
+
+    They are still the labels of an output of the same shape, so that what follows is frozen for the
+    same reason; `without` takes them away where the dims vanish.
+    """
     mixed = {dim % len(value.shape) for dim in dims} if value.shape else set()
-    kept = []
     for layer in value.layers:
-        if along_layer := mixed & set(layer.support):
-            for dim in along_layer:  # a slab says more exactly what is mixed
-                op.trace.freeze(_finest(value, layer, dim).labels, f"{op.where} {why}")
-        else:
-            kept.append(layer)
-    return tuple(kept)
+        for dim in mixed & set(layer.support):
+            op.trace.freeze(_finest(value, layer, dim).labels, f"{op.where} {why}")
+    return value.layers
+
+
+def without(layers: Layers, dims: Iterable[int], ndim: int) -> Layers:
+    """Only the layers that do not vary along `dims`."""
+    gone = {dim % ndim for dim in dims} if ndim else set()
+    return tuple(layer for layer in layers if not gone & set(layer.support))
 
 
 @dataclass(frozen=True)
@@ -186,7 +192,7 @@ def _settle(op: Op, operand: Operand, shared: str, summed: str, out: str) -> Ope
     """Labels may not span a summed dim and a free one; a dim only one factor has is mixed."""
     value, letters = operand.value, operand.letters
     lost = [dim for dim, letter in enumerate(letters) if letter not in shared + out]
-    value = replace(value, layers=mix(op, value, lost))
+    value = replace(value, layers=without(mix(op, value, lost), lost, len(letters)))
     spread = {
         letters[dim]
         for layer in value.channels()

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from interpress.cost import CostModel
 from interpress.errors import ArgumentError
 from interpress.graph.classes import classify
 from interpress.graph.graph import Graph
 from interpress.graph.grouping import Draft, Grouping
+from interpress.graph.membership import Membership, membership_of
 from interpress.graph.taps import Tap, TapFinder
 from interpress.graph.trace import Trace, follow
 
@@ -78,8 +83,15 @@ class Spaces(Sequence[ChannelSpace]):
     all: tuple[ChannelSpace, ...]
     taps: Mapping[str, Tap]
     membership: Membership
-    hints: Mapping[str, object] = field(default_factory=dict)
-    """What had to be known about the model's own code to shrink it; see `interpress.attributes`."""
+    choices: Mapping[Any, Any] = field(default_factory=dict)
+    """Which size every attribute of the model's own modules follows; see `interpress.sizes`."""
+    rescaled: frozenset[str] = frozenset()
+    """Taps whose consumer's own code divides by the square root of the width it finds."""
+
+    @cached_property
+    def cost(self) -> CostModel:
+        """What the network costs at any widths."""
+        return CostModel(self)
 
     def __len__(self) -> int:
         return len(self.all)
@@ -91,11 +103,16 @@ class Spaces(Sequence[ChannelSpace]):
             if space.name == key:
                 return space
         raise ArgumentError(
-            f"there is no space {key!r}; the spaces are {', '.join(s.name for s in self.all)}"
+            f"there is no space {key!r}; the spaces are {', '.join(self.names)}"
         )
 
     def __iter__(self) -> Iterator[ChannelSpace]:
         return iter(self.all)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all spaces, in order."""
+        return [space.name for space in self.all]
 
     @property
     def shrinkable(self) -> list[ChannelSpace]:
@@ -114,9 +131,20 @@ class Spaces(Sequence[ChannelSpace]):
         )
         return replace(self, all=changed)
 
+    def tied(self, names: Sequence[str]) -> Spaces:
+        """The same spaces with some made one, because they can only shrink alike."""
+        first, *rest = sorted(self.index(self[name]) for name in names if name in self.names)
+        merged, membership, spaces = self.all[first], self.membership, list(self.all)
+        for index in reversed(rest):
+            other = spaces.pop(index)
+            membership = membership.joined(first, index, merged.size)
+            merged = _union(merged, other)
+        spaces[first] = merged
+        return replace(self, all=tuple(spaces), membership=membership)
+
     def index(self, value: ChannelSpace, start: int = 0, stop: int | None = None) -> int:
         """The place of a space."""
-        return [space.name for space in self.all].index(value.name, start, stop or len(self.all))
+        return self.names.index(value.name, start, stop or len(self.all))
 
     def __str__(self) -> str:
         from interpress.graph.table import render
@@ -126,25 +154,15 @@ class Spaces(Sequence[ChannelSpace]):
     __repr__ = __str__
 
 
-@dataclass(frozen=True, eq=False)
-class Membership:
-    """Per label: the channel space and the head space it belongs to, and its number there."""
-
-    space: Tensor
-    unit: Tensor
-    head_space: Tensor
-    head: Tensor
-
-    def kept(self, labels: Tensor, masks: Mapping[int, Tensor]) -> Tensor:
-        """Whether each label stays, given a mask of units for some of the spaces."""
-        stays = torch.ones(labels.shape, dtype=torch.bool)
-        for space, unit in ((self.space, self.unit), (self.head_space, self.head)):
-            where = space[labels]
-            for index in where.unique().tolist():
-                if index in masks:
-                    mine = where == index
-                    stays[mine] &= masks[index][unit[labels[mine]]]
-        return stays
+def _union(first: ChannelSpace, second: ChannelSpace) -> ChannelSpace:
+    cells = torch.cat([first.cells, second.cells + int(first.cells.max()) + 1])
+    size = first.size + second.size
+    roles = {
+        role: tuple(dict.fromkeys(getattr(first, role) + getattr(second, role)))
+        for role in ("producers", "carriers", "consumers", "taps")
+    }
+    step = size // math.gcd(*torch.bincount(cells).tolist())
+    return replace(first, size=size, cells=cells, step=step, **roles)
 
 
 def spaces_of(graph: Graph, freeze: Iterable[str] = ()) -> Spaces:
@@ -158,7 +176,7 @@ def spaces_of(graph: Graph, freeze: Iterable[str] = ()) -> Spaces:
     heads, slab_of = grouping.heads()
     drafts = sorted([*grouping.channels(), *heads], key=lambda d: (grouping._first_label(d.classes[0])))
     drafts = [draft for draft in drafts if len(draft.classes) > 1]
-    membership = _membership(drafts, classes.channel, slab_of)
+    membership = membership_of(drafts, classes.channel, slab_of)
     named = {tap.name: tap for tap in taps}
     described = _describe(trace, drafts, membership, named)
     return Spaces(graph, trace, described, named, membership)
@@ -188,21 +206,6 @@ def _matches(name: str, pattern: str) -> bool:
     )
 
 
-def _membership(drafts: list[Draft], channel: Tensor, slab_of: Tensor) -> Membership:
-    count = int(channel.max()) + 1
-    tables = []
-    for heads, key in ((False, channel), (True, slab_of)):
-        space = torch.full((count + 1,), -1)
-        unit = torch.zeros(count + 1, dtype=torch.long)
-        for index, draft in enumerate(drafts):
-            if draft.heads == heads:
-                numbers = torch.tensor(draft.classes)
-                space[numbers] = index
-                unit[numbers] = torch.arange(len(numbers))
-        tables += [space[key], unit[key]]  # key -1 reads the spare last entry
-    return Membership(*tables)
-
-
 def _describe(
     trace: Trace, drafts: list[Draft], membership: Membership, taps: Mapping[str, Tap]
 ) -> tuple[ChannelSpace, ...]:
@@ -222,11 +225,11 @@ def _describe(
             own = (["consumer"] if absorbs else []) + (
                 [] if not selects else ["producer" if bool(produced[labels].any()) else "carrier"]
             )
-            for index in _spaces_in(membership, labels):
+            for index in membership.spaces_in(labels):
                 for role in own:
                     roles[index][role][weight] = None
     for name, tap in taps.items():
-        for index in _spaces_in(membership, tap.labels):
+        for index in membership.spaces_in(tap.labels):
             roles[index]["tap"][name] = None
     names = _names(drafts, roles)
     return tuple(
@@ -244,11 +247,6 @@ def _describe(
         )
         for i, draft in enumerate(drafts)
     )
-
-
-def _spaces_in(membership: Membership, labels: Tensor) -> list[int]:
-    found = torch.cat([membership.space[labels], membership.head_space[labels]]).unique()
-    return [index for index in found.tolist() if index >= 0]
 
 
 def _names(drafts: list[Draft], roles: list[dict[str, dict[str, None]]]) -> list[str]:

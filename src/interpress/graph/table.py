@@ -13,7 +13,7 @@ from interpress.graph.spaces import ChannelSpace, Spaces
 
 def render(spaces: Spaces, width: int = 80) -> str:
     """Every space, its size, who makes and reads it, its share of the FLOPs, or why it is frozen."""
-    cost = CostModel(spaces)
+    cost = spaces.cost
     table = Table(box=None, padding=(0, 1), expand=True, show_edge=False)
     table.add_column("space", overflow="fold", ratio=3)
     table.add_column("size", justify="right", no_wrap=True)

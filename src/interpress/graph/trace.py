@@ -32,6 +32,8 @@ class Value:
     op: Op | None = None
     """The operator that made it, if one did."""
     itemsize: int = 4
+    varying: frozenset[int] = frozenset()
+    """Dims whose size follows the batch."""
 
     def channels(self) -> list[Layer]:
         """The layers that name single channels."""
@@ -219,12 +221,22 @@ def _operator(trace: Trace, node: fx.Node, result: Any, values: dict[fx.Node, An
         return args[0][args[1]]
     trace.ops.append(op)
     layers = apply(op, tensors)
+    varying = _varying(node, len(tensors))
     op.outputs = [
-        Value(tuple(tensor.shape), tidy(own), op=op, itemsize=tensor.element_size())
-        for tensor, own in zip(tensors, layers, strict=True)
+        Value(tuple(t.shape), tidy(own), op=op, itemsize=t.element_size(), varying=dims)
+        for t, own, dims in zip(tensors, layers, varying, strict=True)
     ]
     outputs = iter(op.outputs)
     return pytree.tree_map(lambda leaf: next(outputs) if isinstance(leaf, Tensor) else leaf, result)
+
+
+def _varying(node: fx.Node, count: int) -> list[frozenset[int]]:
+    """Per output, the dims that torch.export left open."""
+    recorded = pytree.tree_leaves(node.meta.get("val"))
+    shapes = [tuple(leaf.shape) for leaf in recorded if isinstance(leaf, Tensor)]
+    if len(shapes) != count:
+        return [frozenset()] * count
+    return [frozenset(d for d, n in enumerate(s) if not isinstance(n, int)) for s in shapes]
 
 
 def _bind(node: fx.Node, args: Any, kwargs: Any) -> dict[str, Any]:

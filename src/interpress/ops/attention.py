@@ -6,7 +6,7 @@ import string
 from dataclasses import replace
 
 from interpress.graph.labels import Layers
-from interpress.graph.relations import Operand, align, contract, mix
+from interpress.graph.relations import Operand, align, contract, mix, without
 from interpress.graph.trace import Op, Value
 from interpress.ops.registry import Term, flops, rule
 
@@ -29,7 +29,7 @@ def attention(op: Op) -> Layers:
     mask = op.get("attn_mask")
     if mask is not None:
         weights = align(op, weights, mask)
-    weights = replace(weights, layers=mix(op, weights, [-1]))
+    weights = replace(weights, layers=without(mix(op, weights, [-1]), [-1], len(shape)))
     return contract(
         op,
         Operand("scores", weights, batch + "LS"),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from interpress.graph.labels import Layers, tidy
-from interpress.graph.relations import mix
+from interpress.graph.relations import mix, without
 from interpress.graph.trace import Op, Value
 from interpress.ops.registry import rule
 
@@ -15,7 +13,7 @@ _WHY = "looks its members up by number"
 def _looked_up(op: Op, value: Value, dim: int, index_ndim: int) -> Layers:
     """Layers after one dim is replaced by the dims of an index."""
     dim %= len(value.shape)
-    layers = mix(op, value, [dim], _WHY)
+    layers = without(mix(op, value, [dim], _WHY), [dim], len(value.shape))
     moved = []
     for layer in layers:
         shape = list(layer.labels.shape)
@@ -47,8 +45,9 @@ def index(op: Op) -> Layers:
     dims = [dim for dim, used in enumerate(indices) if used is not None]
     width = max(len(used.shape) for used in indices if used is not None)
     if dims != list(range(dims[0], dims[0] + len(dims))):
-        return tuple(mix(op, value, range(len(value.shape)), _WHY))
-    layers = mix(op, value, dims, _WHY)
+        mix(op, value, range(len(value.shape)), _WHY)
+        return ()
+    layers = without(mix(op, value, dims, _WHY), dims, len(value.shape))
     moved = []
     for layer in layers:
         shape = list(layer.labels.shape)
@@ -64,5 +63,6 @@ def gather(op: Op) -> Layers:
     mix(op, picked, range(len(picked.shape)), "uses it as an index")
     dim = op["dim"]
     if dim is None:
-        return mix(op, value, range(len(value.shape)), _WHY)
-    return mix(op, replace(value), [dim], _WHY)
+        mix(op, value, range(len(value.shape)), _WHY)
+        return ()
+    return without(mix(op, value, [dim], _WHY), [dim], len(value.shape))

@@ -8,7 +8,7 @@ import torch
 
 from interpress.graph.labels import Layers, tidy
 from interpress.graph.moving import cut, join, take, view
-from interpress.graph.relations import align, mix
+from interpress.graph.relations import align, mix, without
 from interpress.graph.trace import Op, Value
 from interpress.ops.registry import rule
 
@@ -35,7 +35,7 @@ def _every(labels: torch.Tensor, dim: int, start: int, stop: int, step: int) -> 
 
 
 def _unmixed(op: Op, value: Value, dim: int) -> Layers:
-    return mix(op, value, [dim], "takes every other member of it")
+    return without(mix(op, value, [dim], "takes every other member of it"), [dim], len(value.shape))
 
 
 @rule("aten.split", "aten.split_with_sizes", "aten.chunk", "aten.tensor_split", linear=True)
@@ -98,7 +98,8 @@ def pad(op: Op) -> Layers:
     along = {dim for layer in value.layers for dim in layer.support} & set(padded)
     op.linear = not along
     if along and (op.get("mode", "constant") != "constant" or min(min(padded[d]) for d in along) < 0):
-        value = Value(value.shape, mix(op, value, along, "pads it with other channels"))
+        mixed = mix(op, value, along, "pads it with other channels")
+        value = Value(value.shape, without(mixed, along, ndim))
     layers = []
     for layer in value.layers:
         labels = layer.labels
@@ -133,7 +134,8 @@ def repeat_interleave(op: Op) -> Layers:
     """Every index of a dim several times in a row."""
     value, repeats, dim = op.inputs()[0], op.get("repeats"), op.get("dim")
     if not isinstance(repeats, int) or dim is None:
-        return mix(op, value, range(len(value.shape)), "repeats it by a tensor of counts")
+        mix(op, value, range(len(value.shape)), "repeats it by a tensor of counts")
+        return ()
     moved = [
         layer.moved(layer.labels.repeat_interleave(repeats if layer.labels.shape[dim] > 1 else 1, dim))
         for layer in value.layers
@@ -152,7 +154,8 @@ def roll(op: Op) -> Layers:
     """Elements shifted around a dim; along channels by a fixed number, which would not shrink."""
     value = op["self"]
     dims = op["dims"] or range(len(value.shape))
-    return mix(op, value, dims, "shifts it by a fixed number of channels")
+    mixed = mix(op, value, dims, "shifts it by a fixed number of channels")
+    return without(mixed, dims, len(value.shape))
 
 
 @rule("aten.pixel_shuffle", linear=True)

@@ -6,7 +6,7 @@ import string
 from dataclasses import replace
 
 from interpress.graph.labels import Layers
-from interpress.graph.relations import Operand, align, contract, mix
+from interpress.graph.relations import Operand, align, contract, mix, without
 from interpress.graph.trace import Op, Value
 from interpress.ops.registry import Term, flops, rule
 
@@ -96,7 +96,8 @@ def einsum(op: Op) -> Layers:
         return ()
     if len(values) == 1:
         gone = [dim for dim, letter in enumerate(letters[0]) if letter not in out]
-        value = replace(values[0], layers=mix(op, values[0], gone))
+        mixed = without(mix(op, values[0], gone), gone, len(letters[0]))
+        value = replace(values[0], layers=mixed)
         return Operand("", value, letters[0]).over(out).layers
     x, y = (Operand(str(i), v, w) for i, (v, w) in enumerate(zip(values, letters, strict=True)))
     return contract(op, x, y, out)

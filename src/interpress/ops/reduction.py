@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from interpress.graph.labels import Layer, Layers
-from interpress.graph.relations import align, mix
+from interpress.graph.relations import align, mix, without
 from interpress.graph.trace import Op, Value
 from interpress.ops.registry import rule
 
@@ -27,8 +27,8 @@ def reduce(op: Op) -> Layers:
     """The reduced dims vanish; channels may not lie along them."""
     x = next(iter(op.inputs()))
     dims = _dims(op, x)
-    layers = mix(op, x, dims)
-    return layers if op.get("keepdim") else _without(layers, dims)
+    layers = without(mix(op, x, dims), dims, len(x.shape))
+    return layers if op.get("keepdim") else _dropped(layers, dims)
 
 
 @rule("aten.max", "aten.min", "aten.var_mean", "aten.std_mean", "aten.aminmax")
@@ -38,14 +38,15 @@ def reduce_to_pair(op: Op) -> Layers | list[Layers]:
     if others:
         return align(op, x, *others).layers
     if op.get("dim") is None and op.family in ("aten.max", "aten.min"):
-        return mix(op, x, range(len(x.shape)))
+        mix(op, x, range(len(x.shape)))
+        return ()
     dims = _dims(op, x)
-    layers = mix(op, x, dims)
-    layers = layers if op.get("keepdim") else _without(layers, dims)
+    layers = without(mix(op, x, dims), dims, len(x.shape))
+    layers = layers if op.get("keepdim") else _dropped(layers, dims)
     return [layers, layers]
 
 
-def _without(layers: Layers, dims: list[int]) -> Layers:
+def _dropped(layers: Layers, dims: list[int]) -> Layers:
     return tuple(replace(layer, labels=_squeezed(layer, dims)) for layer in layers)
 
 
@@ -67,7 +68,8 @@ def along_one_dim(op: Op) -> Layers:
 @rule("aten.sort", "aten.topk", "aten.cummax", "aten.cummin")
 def rank(op: Op) -> list[Layers]:
     """Elements along one dim are reordered by value."""
-    layers = mix(op, op.inputs()[0], [op["dim"]], "orders its channels by value")
+    x, dim = op.inputs()[0], [op["dim"]]
+    layers = without(mix(op, x, dim, "orders its channels by value"), dim, len(x.shape))
     return [layers, layers]
 
 

@@ -1,0 +1,18 @@
+"""Recurrent layers: what comes out goes in again, so nothing of them may leave."""
+
+from __future__ import annotations
+
+from interpress.graph.labels import Layers
+from interpress.graph.trace import Op
+from interpress.ops.registry import rule
+
+
+@rule("aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu")
+def recurrent(op: Op) -> list[Layers]:
+    """Inputs, weights and states freeze; the outputs are new values that no rule follows."""
+    for value in op.inputs():
+        if value.weight:
+            op.trace.produced += [la.labels for la in value.channels() if la.support == (0,)]
+        for layer in value.layers:
+            op.trace.freeze(layer.labels, f"{op.where} feeds its channels back (recurrent)")
+    return [()] * (3 if op.family == "aten.lstm" else 2)

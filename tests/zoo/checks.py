@@ -1,0 +1,140 @@
+"""What must hold for every network: helpers to plant redundancy, measure T and compare outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from interpress.graph.capture import evaluation
+from interpress.graph.graph import Example
+from interpress.graph.spaces import ChannelSpace, Spaces
+from interpress.linalg import FactorStream, order_as_given
+from interpress.surgery import Cut
+from interpress.verify import measure, outputs
+
+
+def halved(space: ChannelSpace, seed: int) -> Tensor:
+    """A random half of every cell, at least one."""
+    generator = torch.Generator().manual_seed(seed)
+    shares = space.size // space.step
+    share = max(1, shares // 2)
+    kept = []
+    for cell in space.cells.unique().tolist():
+        members = torch.nonzero(space.cells == cell).reshape(-1)
+        order = torch.randperm(len(members), generator=generator)
+        kept.append(members[order[: len(members) * share // shares]])
+    return torch.cat(kept)
+
+
+def plant(spaces: Spaces, kept: dict[str, Tensor]) -> None:
+    """Make every dropped channel a copy of a kept one of its cell, in all weights that are selected.
+
+    Weights that absorb are left alone: they read the copies as they read any channel.
+    """
+    membership = spaces.membership
+    absorbed = _absorbed_labels(spaces)
+    parameters = spaces.graph.parameters()
+    stand_ins = {spaces.index(spaces[name]): _stand_ins(spaces[name], index) for name, index in kept.items()}
+    for name, value in spaces.trace.weights.items():
+        for layer in value.channels():
+            labels = layer.labels
+            if len(layer.support) > 1 or bool(absorbed[labels].all()):
+                continue
+            flat = labels.reshape(-1)
+            _copy(parameters[name], layer.support[0], _sources(flat, membership, stand_ins, absorbed))
+
+
+def _stand_ins(space: ChannelSpace, kept: Tensor) -> Tensor:
+    """Per channel, the kept one it is to equal."""
+    chosen = torch.arange(space.size)
+    stays = set(kept.tolist())
+    for cell in space.cells.unique().tolist():
+        members = torch.nonzero(space.cells == cell).reshape(-1).tolist()
+        own = [m for m in members if m in stays]
+        for number, member in enumerate(m for m in members if m not in stays):
+            chosen[member] = own[number % len(own)]
+    return chosen
+
+
+def _sources(flat: Tensor, membership: Any, stand_ins: dict[int, Tensor], absorbed: Tensor) -> Tensor:
+    """Per index along a dim, the index whose entries it takes over."""
+    result = torch.arange(len(flat))
+    for spaces, units in ((membership.space, membership.unit), (membership.head_space, membership.head)):
+        places: dict[tuple[int, int], list[int]] = {}
+        for place, label in enumerate(flat.tolist()):
+            if not bool(absorbed[label]):
+                places.setdefault((int(spaces[label]), int(units[label])), []).append(place)
+        moved = result.clone()
+        for (space, unit), own in places.items():
+            if space in stand_ins and int(stand_ins[space][unit]) != unit:
+                other = places[(space, int(stand_ins[space][unit]))]
+                moved[own] = result[other]
+        result = moved
+    return result
+
+
+def _copy(weight: Tensor, dim: int, source: Tensor) -> None:
+    with torch.no_grad():
+        weight.copy_(weight.index_select(dim, source.to(weight.device)).clone())
+
+
+def _absorbed_labels(spaces: Spaces) -> Tensor:
+    absorbed = torch.zeros(spaces.trace.size, dtype=torch.bool)
+    for tap in spaces.taps.values():
+        for absorber in tap.absorbers:
+            for layer in spaces.trace.weights[absorber.weight].channels():
+                if layer.support[-1] == absorber.dim and absorber.column.ndim == 1:
+                    absorbed[layer.labels.reshape(-1)[absorber.column >= 0]] = True
+    return absorbed
+
+
+def interpolations(spaces: Spaces, cut: Cut) -> dict[str, Tensor]:
+    """`T` for every tap that loses channels, from activations on the example, group by group."""
+    matrices = {}
+    Z = measure(spaces)
+    for name, tap in spaces.taps.items():
+        kept = cut.columns(tap)
+        if len(kept) == tap.size:
+            continue
+        T = torch.zeros(len(kept), tap.size, dtype=torch.float64)
+        for group in tap.groups[kept].unique().tolist():
+            columns = torch.nonzero(tap.groups == group).reshape(-1)
+            inside = torch.nonzero(torch.isin(columns, kept)).reshape(-1)
+            rows = torch.nonzero(torch.isin(kept, columns)).reshape(-1)
+            T[rows[:, None], columns] = _interpolation(Z[name][:, columns], inside)
+        matrices[name] = T
+    return matrices
+
+
+def _interpolation(Z: Tensor, kept: Tensor) -> Tensor:
+    stream = FactorStream(Z.shape[1], route="tsqr")
+    stream.add(Z.double())
+    rest = [column for column in range(Z.shape[1]) if column not in set(kept.tolist())]
+    order = torch.tensor([*kept.tolist(), *rest])
+    return order_as_given(stream.factor(), order).at_rank(len(kept)).T
+
+
+def difference(a: nn.Module, b: nn.Module, example: Any) -> float:
+    """Largest relative difference between two networks' outputs."""
+    worst = 0.0
+    for x, y in zip(outputs(a, Example.of(example)), outputs(b, Example.of(example)), strict=True):
+        assert x.shape == y.shape
+        if x.is_floating_point():
+            worst = max(worst, float((x - y).double().norm() / y.double().norm()))
+    return worst
+
+
+def counted_flops(model: nn.Module, example: Any) -> int:
+    """What PyTorch's own counter says; on the CPU it sees attention only as plain products."""
+    with evaluation(model), sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+        with FlopCounterMode(display=False) as counter:
+            Example.of(example).call(model)
+    return counter.get_total_flops()
+
+
+def parameter_count(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
