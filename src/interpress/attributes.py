@@ -78,8 +78,9 @@ def refresh(spaces: Spaces, cut: Cut, smaller: nn.Module, choices: Choices | Non
     for found in options(spaces, seen, KNOWN_TYPES):
         source = chosen.get(found.slot, found.sources[0])
         for name in found.modules:
-            if source is not None and (size := _lookup(seen, name, source)) is not None:
-                write(modules[name], found.slot, size)
+            number = None if source is None else _lookup(seen, name, source)
+            if number is not None:
+                write(modules[name], found.slot, number)
 
 
 def _lookup(seen: Sizes, module: str, source: Source) -> int | None:

@@ -20,7 +20,9 @@ def stages(title: str, count: int, show: bool | None = None) -> Iterator[Callabl
     columns = (
         TextColumn("{task.description}"), BarColumn(24), TimeElapsedColumn(), TimeRemainingColumn()
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), disable=not visible, transient=True) as bar:
+    with Progress(
+        *columns, console=Console(stderr=True), disable=not visible, transient=True
+    ) as bar:
         task = bar.add_task(title, total=count)
 
         def step(name: str) -> None:

@@ -2,8 +2,8 @@
 
 A module may keep whole numbers (`num_heads`, `split_size`) that its code uses in `view` or `split`.
 Such a number follows a *source*: a dim of one of the module's weights or of a value its forward
-meets, which had that size. All instances of a class run the same code, so a source counts only if it
-fits every instance; that rarely leaves more than one.
+meets, which had that size. All instances of a class run the same code, so a source counts only if
+it fits every instance; that rarely leaves more than one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def observe(spaces: Spaces, widths: Mapping[str, int]) -> Sizes:
             if dim in value.varying:
                 continue
             after, involved = cost.length(value, dim, shares)
-            own[(*source, dim)] = Seen(before, after, involved & shares.keys())
+            place: Source = (*source, dim)
+            own[place] = Seen(before, after, involved & shares.keys())
 
     for name, value in spaces.trace.weights.items():
         module, _, local = name.rpartition(".")

@@ -202,7 +202,9 @@ class _Shapes:
                 reasons[name] = f"the code of {where} fails with fewer ({alone.message})"
         if not reasons:
             heads = [name for name in near if self.spaces[name].heads]
-            reasons = dict.fromkeys(heads or near, f"fails together with others ({failure.message})")
+            reasons = dict.fromkeys(
+                heads or near, f"fails together with others ({failure.message})"
+            )
         modules = dict(self.spaces.graph.model.named_modules())
         for name in list(reasons):
             for twin in _twins(name, failure.modules, modules, names):
@@ -326,7 +328,9 @@ def _weights(space: ChannelSpace) -> tuple[str, ...]:
     return (*space.producers, *space.carriers, *space.consumers)
 
 
-def _twins(name: str, running: list[str], modules: dict[str, nn.Module], names: list[str]) -> list[str]:
+def _twins(
+    name: str, running: list[str], modules: dict[str, nn.Module], names: list[str]
+) -> list[str]:
     """Spaces of the same name below other modules of the class that failed."""
     for module in running:
         if module and name.startswith(f"{module}."):

@@ -36,7 +36,9 @@ class Proof:
         return self.difference <= self.tolerance
 
 
-def measure(spaces: Spaces, example: Any = None, taps: Iterable[str] | None = None) -> dict[str, Tensor]:
+def measure(
+    spaces: Spaces, example: Any = None, taps: Iterable[str] | None = None
+) -> dict[str, Tensor]:
     """`Z` (rows, columns) of every tap on a batch, in the model's own precision."""
     wanted = [spaces.taps[name] for name in (spaces.taps if taps is None else taps)]
     found: dict[str, list[Tensor]] = {tap.name: [] for tap in wanted}
@@ -51,7 +53,9 @@ def measure(spaces: Spaces, example: Any = None, taps: Iterable[str] | None = No
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 
-def projected(spaces: Spaces, cut: Cut, example: Any = None, dtype: torch.dtype | None = None) -> list[Tensor]:
+def projected(
+    spaces: Spaces, cut: Cut, example: Any = None, dtype: torch.dtype | None = None
+) -> list[Tensor]:
     """The full network's outputs with every tap replaced by `Z[:, kept] @ T`."""
     sites = _by_node([tap for tap in spaces.taps.values() if not bool(cut.stays(tap.labels).all())])
 

@@ -29,8 +29,14 @@ class Attention(nn.Module):
 class Block(nn.Module):
     def __init__(self, width: int, heads: int, ratio: int = 4) -> None:
         super().__init__()
-        self.norm1, self.attn, self.norm2 = nn.LayerNorm(width), Attention(width, heads), nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, ratio * width), nn.GELU(), nn.Linear(ratio * width, width))
+        self.norm1, self.attn, self.norm2 = (
+            nn.LayerNorm(width),
+            Attention(width, heads),
+            nn.LayerNorm(width),
+        )
+        self.mlp = nn.Sequential(
+            nn.Linear(width, ratio * width), nn.GELU(), nn.Linear(ratio * width, width)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attn(self.norm1(x))
@@ -38,7 +44,15 @@ class Block(nn.Module):
 
 
 class ViT(nn.Module):
-    def __init__(self, size: int = 16, patch: int = 4, width: int = 24, depth: int = 2, heads: int = 3, classes: int = 10) -> None:
+    def __init__(
+        self,
+        size: int = 16,
+        patch: int = 4,
+        width: int = 24,
+        depth: int = 2,
+        heads: int = 3,
+        classes: int = 10,
+    ) -> None:
         super().__init__()
         self.patch = nn.Conv2d(3, width, patch, patch)
         self.cls = nn.Parameter(torch.randn(1, 1, width) / 4)
@@ -83,7 +97,9 @@ class WindowAttention(nn.Module):
         self.num_heads, self.head_dim, self.scale = heads, width // heads, (width // heads) ** -0.5
         self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.table = nn.Parameter(torch.randn((2 * window - 1) ** 2, heads))
-        at = torch.stack(torch.meshgrid(torch.arange(window), torch.arange(window), indexing="ij")).flatten(1)
+        at = torch.stack(
+            torch.meshgrid(torch.arange(window), torch.arange(window), indexing="ij")
+        ).flatten(1)
         apart = (at[:, :, None] - at[:, None, :]).permute(1, 2, 0) + window - 1
         self.register_buffer("index", (apart[..., 0] * (2 * window - 1) + apart[..., 1]).view(-1))
 
@@ -106,7 +122,9 @@ class SwinBlock(nn.Module):
         self.window, self.shift = window, shift if size > window else 0
         self.norm1, self.attn = nn.LayerNorm(width), WindowAttention(width, heads, window)
         self.norm2 = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
         mask = None
         if self.shift:
             area = torch.zeros(size, size)
@@ -136,7 +154,10 @@ class SwinBlock(nn.Module):
 class PatchMerging(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.norm, self.reduction = nn.LayerNorm(4 * width), nn.Linear(4 * width, 2 * width, bias=False)
+        self.norm, self.reduction = (
+            nn.LayerNorm(4 * width),
+            nn.Linear(4 * width, 2 * width, bias=False),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         parts = [x[:, 0::2, 0::2], x[:, 1::2, 0::2], x[:, 0::2, 1::2], x[:, 1::2, 1::2]]
@@ -144,7 +165,16 @@ class PatchMerging(nn.Module):
 
 
 class Swin(nn.Module):
-    def __init__(self, size: int = 16, patch: int = 2, window: int = 4, width: int = 8, depths: tuple[int, ...] = (2, 2), heads: tuple[int, ...] = (2, 4), classes: int = 10) -> None:
+    def __init__(
+        self,
+        size: int = 16,
+        patch: int = 2,
+        window: int = 4,
+        width: int = 8,
+        depths: tuple[int, ...] = (2, 2),
+        heads: tuple[int, ...] = (2, 4),
+        classes: int = 10,
+    ) -> None:
         super().__init__()
         self.patch, self.norm0 = nn.Conv2d(3, width, patch, patch), nn.LayerNorm(width)
         stages: list[nn.Module] = []
@@ -153,7 +183,9 @@ class Swin(nn.Module):
             if index:
                 stages.append(PatchMerging(width))
                 width, size = 2 * width, size // 2
-            stages += [SwinBlock(width, count, size, window, window // 2 * (i % 2)) for i in range(depth)]
+            stages += [
+                SwinBlock(width, count, size, window, window // 2 * (i % 2)) for i in range(depth)
+            ]
         self.stages = nn.Sequential(*stages)
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
 
@@ -183,17 +215,36 @@ def huggingface(kind: str) -> nn.Module:
 
     small: dict[str, Any] = {"vocab_size": 50}
     llama = {
-        "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4,
         "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 32, "use_cache": False,
     }  # fmt: skip
     if kind == "bert":
-        config = hf.BertConfig(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40, max_position_embeddings=32, **small)
+        config = hf.BertConfig(
+            hidden_size=24,
+            num_hidden_layers=2,
+            num_attention_heads=3,
+            intermediate_size=40,
+            max_position_embeddings=32,
+            **small,
+        )
         return hf.BertForSequenceClassification(config)
     if kind == "gpt2":
-        config = hf.GPT2Config(n_embd=24, n_layer=2, n_head=3, n_positions=32, use_cache=False, **small)
+        config = hf.GPT2Config(
+            n_embd=24, n_layer=2, n_head=3, n_positions=32, use_cache=False, **small
+        )
         return hf.GPT2LMHeadModel(config)
     if kind == "t5":
-        config = hf.T5Config(d_model=24, d_kv=8, d_ff=40, num_layers=2, num_heads=3, feed_forward_proj="gated-gelu", use_cache=False, **small)
+        config = hf.T5Config(
+            d_model=24,
+            d_kv=8,
+            d_ff=40,
+            num_layers=2,
+            num_heads=3,
+            feed_forward_proj="gated-gelu",
+            use_cache=False,
+            **small,
+        )
         return hf.T5ForConditionalGeneration(config)
     if kind == "llama":
         return hf.LlamaForCausalLM(hf.LlamaConfig(**llama, **small))

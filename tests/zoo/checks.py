@@ -31,21 +31,25 @@ def halved(space: ChannelSpace, seed: int) -> Tensor:
 
 
 def plant(spaces: Spaces, kept: dict[str, Tensor]) -> None:
-    """Make every dropped channel a copy of a kept one of its cell, in all weights that are selected.
+    """Make every dropped channel a copy of a kept one of its cell, in all weights selected.
 
-    Weights that absorb are left alone: they read the copies as they read any channel.
+    Weights that absorb are left alone: they read the copies as they read any channel. A dropped
+    head is a copy in everything.
     """
-    membership = spaces.membership
     absorbed = _absorbed_labels(spaces)
     parameters = spaces.graph.parameters()
-    stand_ins = {spaces.index(spaces[name]): _stand_ins(spaces[name], index) for name, index in kept.items()}
+    stand_ins = {
+        spaces.index(spaces[name]): _stand_ins(spaces[name], index) for name, index in kept.items()
+    }
     for name, value in spaces.trace.weights.items():
         for layer in value.channels():
-            labels = layer.labels
-            if len(layer.support) > 1 or bool(absorbed[labels].all()):
-                continue
-            flat = labels.reshape(-1)
-            _copy(parameters[name], layer.support[0], _sources(flat, membership, stand_ins, absorbed))
+            if len(layer.support) == 1:
+                source = _sources(layer.labels.reshape(-1), spaces, stand_ins, absorbed)
+                _copy(parameters[name], layer.support[0], source)
+            else:  # dim 1 of a grouped convolution: other channels in every row
+                rows = layer.labels.reshape(layer.labels.shape[:2])
+                for row, labels in zip(parameters[name], rows, strict=True):
+                    _copy(row, 0, _sources(labels, spaces, stand_ins, absorbed))
 
 
 def _stand_ins(space: ChannelSpace, kept: Tensor) -> Tensor:
@@ -60,19 +64,21 @@ def _stand_ins(space: ChannelSpace, kept: Tensor) -> Tensor:
     return chosen
 
 
-def _sources(flat: Tensor, membership: Any, stand_ins: dict[int, Tensor], absorbed: Tensor) -> Tensor:
+def _sources(
+    flat: Tensor, spaces: Spaces, stand_ins: dict[int, Tensor], absorbed: Tensor
+) -> Tensor:
     """Per index along a dim, the index whose entries it takes over."""
     result = torch.arange(len(flat))
-    for spaces, units in ((membership.space, membership.unit), (membership.head_space, membership.head)):
+    own = spaces.membership
+    for home, units, heads in ((own.space, own.unit, False), (own.head_space, own.head, True)):
         places: dict[tuple[int, int], list[int]] = {}
         for place, label in enumerate(flat.tolist()):
-            if not bool(absorbed[label]):
-                places.setdefault((int(spaces[label]), int(units[label])), []).append(place)
+            if not bool(absorbed[label]) or (heads and bool(absorbed[label] == _BY_CHANNEL)):
+                places.setdefault((int(home[label]), int(units[label])), []).append(place)
         moved = result.clone()
-        for (space, unit), own in places.items():
+        for (space, unit), mine in places.items():
             if space in stand_ins and int(stand_ins[space][unit]) != unit:
-                other = places[(space, int(stand_ins[space][unit]))]
-                moved[own] = result[other]
+                moved[mine] = result[places[(space, int(stand_ins[space][unit]))]]
         result = moved
     return result
 
@@ -82,13 +88,20 @@ def _copy(weight: Tensor, dim: int, source: Tensor) -> None:
         weight.copy_(weight.index_select(dim, source.to(weight.device)).clone())
 
 
+_BY_CHANNEL, _BY_HEAD = 1, 2
+
+
 def _absorbed_labels(spaces: Spaces) -> Tensor:
-    absorbed = torch.zeros(spaces.trace.size, dtype=torch.bool)
+    """Per label, how it is absorbed: within each head (a query), across heads, or not at all."""
+    absorbed = torch.zeros(spaces.trace.size, dtype=torch.long)
     for tap in spaces.taps.values():
+        how = _BY_CHANNEL if tap.of_activations else _BY_HEAD
         for absorber in tap.absorbers:
             for layer in spaces.trace.weights[absorber.weight].channels():
-                if layer.support[-1] == absorber.dim and absorber.column.ndim == 1:
-                    absorbed[layer.labels.reshape(-1)[absorber.column >= 0]] = True
+                if layer.support[-1] == absorber.dim:
+                    labels = layer.labels.reshape(-1)
+                    reads = absorber.column.reshape(-1) >= 0
+                    absorbed[labels[reads] if len(labels) == len(reads) else labels] = how
     return absorbed
 
 
@@ -130,9 +143,9 @@ def difference(a: nn.Module, b: nn.Module, example: Any) -> float:
 
 def counted_flops(model: nn.Module, example: Any) -> int:
     """What PyTorch's own counter says; on the CPU it sees attention only as plain products."""
-    with evaluation(model), sdpa_kernel(SDPBackend.MATH), torch.no_grad():
-        with FlopCounterMode(display=False) as counter:
-            Example.of(example).call(model)
+    counter = FlopCounterMode(display=False)
+    with evaluation(model), sdpa_kernel(SDPBackend.MATH), torch.no_grad(), counter:
+        Example.of(example).call(model)
     return counter.get_total_flops()
 
 

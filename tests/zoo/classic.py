@@ -31,7 +31,9 @@ class LeNet(nn.Module):
 class VGG(nn.Module):
     """Convolution, batch norm, ReLU and pooling; `plan` lists widths and `M` for a pool."""
 
-    def __init__(self, plan: str = "8 8 M 12 12 M 16 16 M", hidden: int = 20, classes: int = 10) -> None:
+    def __init__(
+        self, plan: str = "8 8 M 12 12 M 16 16 M", hidden: int = 20, classes: int = 10
+    ) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         width = 3
@@ -59,8 +61,12 @@ class Inception(nn.Module):
         def __init__(self, width: int) -> None:
             super().__init__()
             self.one = nn.Conv2d(width, 6, 1)
-            self.three = nn.Sequential(nn.Conv2d(width, 4, 1), nn.ReLU(), nn.Conv2d(4, 8, 3, padding=1))
-            self.five = nn.Sequential(nn.Conv2d(width, 2, 1), nn.ReLU(), nn.Conv2d(2, 4, 5, padding=2))
+            self.three = nn.Sequential(
+                nn.Conv2d(width, 4, 1), nn.ReLU(), nn.Conv2d(4, 8, 3, padding=1)
+            )
+            self.five = nn.Sequential(
+                nn.Conv2d(width, 2, 1), nn.ReLU(), nn.Conv2d(2, 4, 5, padding=2)
+            )
             self.pool = nn.Sequential(nn.MaxPool2d(3, 1, 1), nn.Conv2d(width, 4, 1))
 
         def forward(self, x: Tensor) -> Tensor:
@@ -106,7 +112,10 @@ class DenseNet(nn.Module):
     class Layer(nn.Module):
         def __init__(self, width: int, growth: int) -> None:
             super().__init__()
-            self.norm1, self.conv1 = nn.BatchNorm2d(width), nn.Conv2d(width, 4 * growth, 1, bias=False)
+            self.norm1, self.conv1 = (
+                nn.BatchNorm2d(width),
+                nn.Conv2d(width, 4 * growth, 1, bias=False),
+            )
             self.norm2 = nn.BatchNorm2d(4 * growth)
             self.conv2 = nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False)
 
@@ -115,7 +124,12 @@ class DenseNet(nn.Module):
             return self.conv2(F.relu(self.norm2(x)))
 
     def __init__(
-        self, blocks: tuple[int, ...] = (2, 3), growth: int = 4, stem: int = 8, classes: int = 6, patch: bool = False
+        self,
+        blocks: tuple[int, ...] = (2, 3),
+        growth: int = 4,
+        stem: int = 8,
+        classes: int = 6,
+        patch: bool = False,
     ) -> None:
         super().__init__()
         self.stem = nn.Sequential(
@@ -125,11 +139,18 @@ class DenseNet(nn.Module):
         self.blocks, self.transitions = nn.ModuleList(), nn.ModuleList()
         width = stem
         for index, count in enumerate(blocks):
-            self.blocks.append(nn.ModuleList(self.Layer(width + i * growth, growth) for i in range(count)))
+            self.blocks.append(
+                nn.ModuleList(self.Layer(width + i * growth, growth) for i in range(count))
+            )
             width += count * growth
             if index + 1 < len(blocks):
                 self.transitions.append(
-                    nn.Sequential(nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width // 2, 1, bias=False), nn.AvgPool2d(2))
+                    nn.Sequential(
+                        nn.BatchNorm2d(width),
+                        nn.ReLU(),
+                        nn.Conv2d(width, width // 2, 1, bias=False),
+                        nn.AvgPool2d(2),
+                    )
                 )
                 width //= 2
         self.norm, self.head = nn.BatchNorm2d(width), nn.Linear(width, classes)
@@ -227,7 +248,8 @@ class AutoEncoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.encoder = nn.Sequential(
-            nn.Conv2d(1, 8, 3, 2, 1), nn.PReLU(8), nn.Conv2d(8, 12, 3, 2, 1), nn.PReLU(), nn.Flatten(),
+            nn.Conv2d(1, 8, 3, 2, 1), nn.PReLU(8), nn.Conv2d(8, 12, 3, 2, 1), nn.PReLU(),
+            nn.Flatten(),
             nn.Linear(12 * 16, 9),
         )  # fmt: skip
         self.decoder = nn.Sequential(

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-
 from tests.zoo import attention, classic, odd, residual
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -48,116 +47,178 @@ ZOO: dict[str, Member] = {
     "lenet": Member(classic.LeNet, images(16, 1), {"conv1": 6, "conv2": 16, "fc1": 30, "fc2": 24}),
     "vgg": Member(classic.VGG, images(), {"features.0": 8, "features.17": 16, "classifier.0": 20}),
     "mobilenet_v1": Member(R.MobileNetV1, images(), {"features.0.0": 8, "features.4.0": 12}),
-    "depth_multiplier": Member(lambda: R.MobileNetV1(2), images(), {"features.0.0": 8, "features.4.0": 12}),
+    "depth_multiplier": Member(
+        lambda: R.MobileNetV1(2), images(), {"features.0.0": 8, "features.4.0": 12}
+    ),
     "mobilenet_v2": Member(
-        lambda: R.Inverted(nn.ReLU6, False), images(), {"features.3.body.0.0": 24, "features.0.0": 8}
+        lambda: R.Inverted(nn.ReLU6, False),
+        images(),
+        {"features.3.body.0.0": 24, "features.0.0": 8},
     ),
     "mobilenet_v3": Member(
-        lambda: R.Inverted(nn.Hardswish, True), images(), {"features.3.body.0.0": 24, "features.3.body.4.down": 6}
+        lambda: R.Inverted(nn.Hardswish, True),
+        images(),
+        {"features.3.body.0.0": 24, "features.3.body.4.down": 6},
     ),
     "efficientnet": Member(
         lambda: R.Inverted(nn.SiLU, True), images(), {"features.5.body.0.0": 36, "features.7.0": 24}
     ),
     "resnet18": Member(
-        lambda: R.ResNet(BASIC, (2, 2)), images(), {"stem.0": 8, "layers.0.body.0.0": 8, "layers.2.body.2.0": 16}
+        lambda: R.ResNet(BASIC, (2, 2)),
+        images(),
+        {"stem.0": 8, "layers.0.body.0.0": 8, "layers.2.body.2.0": 16},
     ),
     "resnet50": Member(
-        lambda: R.ResNet(DEEP, (2, 2), 6), images(), {"layers.0.conv3.0": 24, "layers.2.conv1.0": 12}
+        lambda: R.ResNet(DEEP, (2, 2), 6),
+        images(),
+        {"layers.0.conv3.0": 24, "layers.2.conv1.0": 12},
     ),
     "resnet56": Member(
         lambda: R.ResNet(BASIC, (3, 3, 3), 6), images(), {"stem.0": 6, "layers.8.body.0.0": 24}
     ),
     "resnet56_padded": Member(
-        lambda: R.ResNet(BASIC, (3, 3, 3), 6, skip="pad"), images(), {"stem.0": 6, "layers.8.body.0.0": 24}
+        lambda: R.ResNet(BASIC, (3, 3, 3), 6, skip="pad"),
+        images(),
+        {"stem.0": 6, "layers.8.body.0.0": 24},
     ),
     "preact_resnet": Member(R.PreActResNet, images(), {"stem": 8, "blocks.1.conv2": 12}),
     "resnext": Member(
-        lambda: R.ResNet(DEEP, (1, 1), 8, groups=4, base=64), images(8),
+        lambda: R.ResNet(DEEP, (1, 1), 8, groups=4, base=64),
+        images(8),
         {"layers.0.conv1.0": 32, "layers.0.conv2.0": 32, "layers.0.conv3.0": 32},
     ),
     "se_resnet": Member(
-        lambda: R.ResNet(DEEP, (1, 1), 6, se=5), images(8), {"layers.0.se.down": 5, "layers.0.conv3.0": 24}
+        lambda: R.ResNet(DEEP, (1, 1), 6, se=5),
+        images(8),
+        {"layers.0.se.down": 5, "layers.0.conv3.0": 24},
     ),
     "regnet": Member(
-        lambda: R.ResNet(DEEP, (1, 2), 8, groups=2, base=32, se=4), images(8),
+        lambda: R.ResNet(DEEP, (1, 2), 8, groups=2, base=32, se=4),
+        images(8),
         {"layers.1.conv1.0": 16, "layers.1.se.down": 4},
     ),
-    "densenet": Member(classic.DenseNet, images(), {"stem.0": 8, "blocks.0.0.conv2": 4, "blocks.1.2.conv1": 16}),
-    "inception": Member(classic.Inception, images(8), {"stem": 8, "first.three.0": 4, "second.one": 6}),
-    "squeezenet": Member(classic.SqueezeNet, images(), {"stem": 8, "fires.0.expand1": 6, "fires.2.squeeze": 5}),
-    "shufflenet_v1": Member(R.ShuffleNetV1, images(8), {"stem.0": 16, "squeeze.0": 8}),
-    "shufflenet_v2": Member(R.ShuffleNetV2, images(), {"stem.0": 8, "units.0.right.0.0": 12, "units.2.right.0.0": 12}),
-    "convnext": Member(
-        R.ConvNeXt, images(8), {"blocks.0.up": 32, "blocks.1.up": 32}, ("couples its channels (LayerNorm)",)
+    "densenet": Member(
+        classic.DenseNet, images(), {"stem.0": 8, "blocks.0.0.conv2": 4, "blocks.1.2.conv1": 16}
     ),
-    "unet": Member(classic.UNet, images(), {"down1.3": 6, "up2": 10, "merge2.3": 8, "middle.0": 12}),
+    "inception": Member(
+        classic.Inception, images(8), {"stem": 8, "first.three.0": 4, "second.one": 6}
+    ),
+    "squeezenet": Member(
+        classic.SqueezeNet, images(), {"stem": 8, "fires.0.expand1": 6, "fires.2.squeeze": 5}
+    ),
+    "shufflenet_v1": Member(R.ShuffleNetV1, images(8), {"stem.0": 16, "squeeze.0": 8}),
+    "shufflenet_v2": Member(
+        R.ShuffleNetV2, images(), {"stem.0": 8, "units.0.right.0.0": 12, "units.2.right.0.0": 12}
+    ),
+    "convnext": Member(
+        R.ConvNeXt,
+        images(8),
+        {"blocks.0.up": 32, "blocks.1.up": 32},
+        ("couples its channels (LayerNorm)",),
+    ),
+    "unet": Member(
+        classic.UNet, images(), {"down1.3": 6, "up2": 10, "merge2.3": 8, "middle.0": 12}
+    ),
     "espcn": Member(classic.ESPCN, images(8, 1), {"conv1": 8, "conv2": 6, "conv3": 8}),
     "audio": Member(
         classic.Audio, numbers(3, 1, 80), {"conv1": 8, "conv2": 12, "conv4": 10}, ("(GroupNorm)",)
     ),
     "voxels": Member(
-        classic.Voxels, numbers(3, 5, 12, 12, 12), {"conv.0": 8, "conv.2": 12, "conv.5": 16, "fc.1": 20}
+        classic.Voxels,
+        numbers(3, 5, 12, 12, 12),
+        {"conv.0": 8, "conv.2": 12, "conv.5": 16, "fc.1": 20},
     ),
     "autoencoder": Member(
-        classic.AutoEncoder, images(16, 1),
+        classic.AutoEncoder,
+        images(16, 1),
         {"encoder.0": 8, "encoder.2": 12, "decoder.0": 12, "decoder.3": 8, "decoder.6": 6},
     ),
     "mixer": Member(
-        attention.Mixer, images(), {"blocks.0.tokens.0": 10, "blocks.1.channels.0": 20}, ("(LayerNorm)",)
+        attention.Mixer,
+        images(),
+        {"blocks.0.tokens.0": 10, "blocks.1.channels.0": 20},
+        ("(LayerNorm)",),
     ),
     "vit": Member(
-        attention.ViT, images(),
-        {"blocks.0.attn.qkv": 48, "blocks.1.attn.qkv:heads": 3, "blocks.0.mlp.0": 96}, ("(LayerNorm)",),
+        attention.ViT,
+        images(),
+        {"blocks.0.attn.qkv": 48, "blocks.1.attn.qkv:heads": 3, "blocks.0.mlp.0": 96},
+        ("(LayerNorm)",),
     ),
     "swin": Member(
-        attention.Swin, images(),
-        {"stages.0.attn.qkv:heads": 2, "stages.1.attn.qkv": 16, "stages.4.mlp.0": 64}, ("(LayerNorm)",),
+        attention.Swin,
+        images(),
+        {"stages.0.attn.qkv:heads": 2, "stages.1.attn.qkv": 16, "stages.4.mlp.0": 64},
+        ("(LayerNorm)",),
     ),
-    "einsum_attention": Member(attention.EinsumAttention, numbers(3, 5, 16), {"k": 16, "v": 16, "k:heads": 4}),
+    "einsum_attention": Member(
+        attention.EinsumAttention, numbers(3, 5, 16), {"k": 16, "v": 16, "k:heads": 4}
+    ),
     "bert": Member(
-        lambda: attention.huggingface("bert"), tokens("input_ids", "attention_mask"),
+        lambda: attention.huggingface("bert"),
+        tokens("input_ids", "attention_mask"),
         {
             "bert.encoder.layer.0.attention.self.key": 48,  # with the values: one number for both
             "bert.encoder.layer.0.attention.self.key:heads": 3,
             "bert.encoder.layer.1.intermediate.dense": 40,
-        }, ("(LayerNorm)",),
+        },
+        ("(LayerNorm)",),
     ),
     "gpt2": Member(
-        lambda: attention.huggingface("gpt2"), tokens("input_ids"),
-        {"transformer.h.0.attn.c_attn:heads": 3, "transformer.h.1.mlp.c_fc": 96}, ("(LayerNorm)",),
+        lambda: attention.huggingface("gpt2"),
+        tokens("input_ids"),
+        {"transformer.h.0.attn.c_attn:heads": 3, "transformer.h.1.mlp.c_fc": 96},
+        ("(LayerNorm)",),
     ),
     "t5": Member(
-        lambda: attention.huggingface("t5"), tokens("input_ids", "decoder_input_ids"),
+        lambda: attention.huggingface("t5"),
+        tokens("input_ids", "decoder_input_ids"),
         {
             "encoder.block.0.layer.0.SelfAttention.k": 48,
             "encoder.block.0.layer.0.SelfAttention.k:heads": 3,  # of all layers: they share a bias
             "decoder.block.1.layer.1.EncDecAttention.k": 48,
             "encoder.block.0.layer.1.DenseReluDense.wi_0": 40,
-        }, ("mixes its channels",),
+        },
+        ("mixes its channels",),
     ),
     "llama": Member(
-        lambda: attention.huggingface("llama"), tokens("input_ids"),
-        {"model.layers.0.self_attn.q_proj:heads": 2, "model.layers.1.mlp.gate_proj": 40}, ("mixes its channels",),
+        lambda: attention.huggingface("llama"),
+        tokens("input_ids"),
+        {"model.layers.0.self_attn.q_proj:heads": 2, "model.layers.1.mlp.gate_proj": 40},
+        ("mixes its channels",),
     ),
     "qwen3": Member(
-        lambda: attention.huggingface("qwen3"), tokens("input_ids"),
-        {"model.layers.0.self_attn.q_proj:heads": 2, "model.layers.1.mlp.gate_proj": 40}, ("mixes its channels",),
+        lambda: attention.huggingface("qwen3"),
+        tokens("input_ids"),
+        {"model.layers.0.self_attn.q_proj:heads": 2, "model.layers.1.mlp.gate_proj": 40},
+        ("mixes its channels",),
     ),
     "gated_depthwise": Member(odd.GatedDepthwise, images(8, 8), {"project_in": 32}),
-    "gated_mlp": Member(odd.Gated, numbers(3, 5, 9), {"gate": 20, "both": 16, "glu.0": 12}, ("(RMSNorm)",)),
-    "shared_weights": Member(odd.SharedWeights, numbers(6, 10), {"first": 16}, ("both makes and reads it",)),
+    "gated_mlp": Member(
+        odd.Gated, numbers(3, 5, 9), {"gate": 20, "both": 16, "glu.0": 12}, ("(RMSNorm)",)
+    ),
+    "shared_weights": Member(
+        odd.SharedWeights, numbers(6, 10), {"first": 16}, ("both makes and reads it",)
+    ),
     "called_twice": Member(odd.CalledTwice, numbers(6, 6), {"stem": 12, "block.0": 18}),
     "two_inputs": Member(
-        odd.TwoInputs, lambda: {"image": torch.randn(3, 3, 8, 8), "numbers": torch.randn(3, 5)},
+        odd.TwoInputs,
+        lambda: {"image": torch.randn(3, 3, 8, 8), "numbers": torch.randn(3, 5)},
         {"image": 8, "numbers": 8, "joint": 20},
     ),
     "bare_parameters": Member(odd.BareParameters, numbers(6, 8), {"w1": 15, "w2": 11}),
-    "frozen_parameters": Member(grad_free(classic.VGG), images(), {"features.0": 8, "classifier.0": 20}),
+    "frozen_parameters": Member(
+        grad_free(classic.VGG), images(), {"features.0": 8, "classifier.0": 20}
+    ),
     "in_place": Member(odd.InPlace, images(8), {"a": 8}),
-    "bfloat16": Member(classic.VGG, images(), {"features.0": 8, "classifier.0": 20}, dtype=torch.bfloat16),
-    "recurrent": Member(odd.Recurrent, numbers(3, 5, 6), {"embed.0": 14, "head.0": 16}, ("aten.lstm", "aten.gru")),
+    "bfloat16": Member(
+        classic.VGG, images(), {"features.0": 8, "classifier.0": 20}, dtype=torch.bfloat16
+    ),
+    "recurrent": Member(
+        odd.Recurrent, numbers(3, 5, 6), {"embed.0": 14, "head.0": 16}, ("aten.lstm", "aten.gru")
+    ),
     "unknown_operator": Member(odd.Unknown, numbers(3, 6), {"b": 12}, ("aten.linalg_det",)),
-}  # fmt: skip
+}
 
 
 def build(name: str) -> tuple[nn.Module, Any]:

@@ -16,7 +16,9 @@ def conv_norm(a: int, b: int, kernel: int = 3, stride: int = 1, groups: int = 1)
 
 
 class SqueezeExcite(nn.Module):
-    def __init__(self, width: int, inner: int, gate: Callable[[Tensor], Tensor] = torch.sigmoid) -> None:
+    def __init__(
+        self, width: int, inner: int, gate: Callable[[Tensor], Tensor] = torch.sigmoid
+    ) -> None:
         super().__init__()
         self.down, self.up, self.gate = nn.Conv2d(width, inner, 1), nn.Conv2d(inner, width, 1), gate
 
@@ -29,9 +31,13 @@ class BasicBlock(nn.Module):
 
     def __init__(self, a: int, b: int, stride: int = 1, skip: str = "conv", **_: int) -> None:
         super().__init__()
-        self.body = nn.Sequential(conv_norm(a, b, 3, stride), nn.ReLU(inplace=True), conv_norm(b, b))
+        self.body = nn.Sequential(
+            conv_norm(a, b, 3, stride), nn.ReLU(inplace=True), conv_norm(b, b)
+        )
         self.skip, self.stride, self.added = skip, stride, b - a
-        self.project = conv_norm(a, b, 1, stride) if skip == "conv" and (stride > 1 or a != b) else None
+        self.project = (
+            conv_norm(a, b, 1, stride) if skip == "conv" and (stride > 1 or a != b) else None
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.body(x)
@@ -47,7 +53,16 @@ class BasicBlock(nn.Module):
 class Bottleneck(nn.Module):
     expansion = 4
 
-    def __init__(self, a: int, b: int, stride: int = 1, groups: int = 1, base: int = 64, se: int = 0, **_: str) -> None:
+    def __init__(
+        self,
+        a: int,
+        b: int,
+        stride: int = 1,
+        groups: int = 1,
+        base: int = 64,
+        se: int = 0,
+        **_: str,
+    ) -> None:
         super().__init__()
         inner = int(b * base / 64) * groups
         self.conv1, self.conv2 = conv_norm(a, inner, 1), conv_norm(inner, inner, 3, stride, groups)
@@ -62,7 +77,16 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    def __init__(self, block, blocks: tuple[int, ...], width: int = 8, classes: int = 10, *, stem: str = "small", **options) -> None:  # noqa: ANN001, ANN003
+    def __init__(
+        self,
+        block,
+        blocks: tuple[int, ...],
+        width: int = 8,
+        classes: int = 10,
+        *,
+        stem: str = "small",
+        **options,
+    ) -> None:
         super().__init__()
         large = stem == "large"
         self.stem = conv_norm(3, width, 7 if large else 3, 2 if large else 1)
@@ -103,7 +127,9 @@ class PreActResNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Conv2d(3, 8, 3, padding=1)
-        self.blocks = nn.Sequential(PreActBlock(8, 8, 1), PreActBlock(8, 12, 2), PreActBlock(12, 12, 1))
+        self.blocks = nn.Sequential(
+            PreActBlock(8, 8, 1), PreActBlock(8, 12, 2), PreActBlock(12, 12, 1)
+        )
         self.raw, self.norm, self.head = nn.Conv2d(12, 6, 1), nn.BatchNorm2d(12), nn.Linear(12, 5)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,20 +146,27 @@ class MobileNetV1(nn.Module):
             layers += [conv_norm(a, a * multiplier, 3, stride, a), nn.ReLU()]
             layers += [conv_norm(a * multiplier, b, 1), nn.ReLU()]
             a = b
-        self.features, self.pool, self.classifier = nn.Sequential(*layers), nn.AdaptiveAvgPool2d(1), nn.Linear(24, 10)
+        self.features, self.pool, self.classifier = (
+            nn.Sequential(*layers),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Linear(24, 10),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(torch.flatten(self.pool(self.features(x)), 1))
 
 
 class InvertedResidual(nn.Module):
-    def __init__(self, a: int, b: int, expand: int, stride: int, act: type[nn.Module], se: bool) -> None:
+    def __init__(
+        self, a: int, b: int, expand: int, stride: int, act: type[nn.Module], se: bool
+    ) -> None:
         super().__init__()
         inner = a * expand
         gate = F.hardsigmoid if act is nn.Hardswish else torch.sigmoid
         self.body = nn.Sequential(
             conv_norm(a, inner, 1), act(), conv_norm(inner, inner, 3, stride, inner), act(),
-            SqueezeExcite(inner, max(2, inner // 4), gate) if se else nn.Identity(), conv_norm(inner, b, 1),
+            SqueezeExcite(inner, max(2, inner // 4), gate) if se else nn.Identity(),
+            conv_norm(inner, b, 1),
         )  # fmt: skip
         self.residual = stride == 1 and a == b
 
@@ -170,9 +203,17 @@ class ShuffleUnit(nn.Module):
         half = b // 2
         self.stride = stride
         inner = a if stride > 1 else a // 2
-        self.left = nn.Sequential(conv_norm(a, a, 3, 2, a), conv_norm(a, half, 1), nn.ReLU()) if stride > 1 else None
+        self.left = (
+            nn.Sequential(conv_norm(a, a, 3, 2, a), conv_norm(a, half, 1), nn.ReLU())
+            if stride > 1
+            else None
+        )
         self.right = nn.Sequential(
-            conv_norm(inner, half, 1), nn.ReLU(), conv_norm(half, half, 3, stride, half), conv_norm(half, half, 1), nn.ReLU()
+            conv_norm(inner, half, 1),
+            nn.ReLU(),
+            conv_norm(half, half, 3, stride, half),
+            conv_norm(half, half, 1),
+            nn.ReLU(),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -188,7 +229,9 @@ class ShuffleNetV2(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = conv_norm(3, 8)
-        self.units = nn.Sequential(ShuffleUnit(8, 24, 2), ShuffleUnit(24, 24, 1), ShuffleUnit(24, 24, 1))
+        self.units = nn.Sequential(
+            ShuffleUnit(8, 24, 2), ShuffleUnit(24, 24, 1), ShuffleUnit(24, 24, 1)
+        )
         self.last, self.head = conv_norm(24, 20, 1), nn.Linear(20, 10)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -216,7 +259,10 @@ class ConvNeXt(nn.Module):
     class Block(nn.Module):
         def __init__(self, width: int) -> None:
             super().__init__()
-            self.dwconv, self.norm = nn.Conv2d(width, width, 7, padding=3, groups=width), nn.LayerNorm(width)
+            self.dwconv, self.norm = (
+                nn.Conv2d(width, width, 7, padding=3, groups=width),
+                nn.LayerNorm(width),
+            )
             self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
             self.gamma = nn.Parameter(torch.full((width,), 0.5))
 

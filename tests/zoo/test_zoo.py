@@ -10,6 +10,15 @@ from typing import Any
 
 import pytest
 import torch
+from tests.zoo.checks import (
+    counted_flops,
+    difference,
+    halved,
+    interpolations,
+    parameter_count,
+    plant,
+)
+from tests.zoo.members import ZOO, build
 from torch import Tensor, nn
 
 from interpress import find_spaces
@@ -18,8 +27,6 @@ from interpress.graph.spaces import Spaces
 from interpress.surgery import Cut, shrink
 from interpress.trial import random_T
 from interpress.verify import outputs, prove
-from tests.zoo.checks import counted_flops, difference, halved, interpolations, parameter_count, plant
-from tests.zoo.members import ZOO, build
 
 pytest.importorskip("transformers", reason="the zoo's language models are built from its configs")
 
@@ -76,7 +83,9 @@ def test_planted_redundancy_is_removed_exactly(name: str) -> None:
     if tolerance < 1e-8:
         known.model.float()
         try:
-            example = Example.of(known.example).map(lambda t: t.float() if t.is_floating_point() else t)
+            example = Example.of(known.example).map(
+                lambda t: t.float() if t.is_floating_point() else t
+            )
             assert difference(shrink(known.spaces, kept, T), known.model, example) < 1e-4
         finally:
             known.model.double()
@@ -111,7 +120,10 @@ def test_costs_equal_what_is_counted(name: str) -> None:
     known = fresh(name)
     kept = {s.name: halved(s, seed=i) for i, s in enumerate(known.spaces.shrinkable)}
     small = shrink(known.spaces, kept)
-    for model, widths in ((known.model, {}), (small, {key: len(value) for key, value in kept.items()})):
+    for model, widths in (
+        (known.model, {}),
+        (small, {key: len(value) for key, value in kept.items()}),
+    ):
         cost = known.spaces.cost(widths)
         assert cost.flops == counted_flops(model, known.example)
         assert cost.parameters == parameter_count(model)
@@ -124,7 +136,10 @@ def test_a_second_compression_works(name: str) -> None:
     small = shrink(known.spaces, first, random_T(Cut(known.spaces, first)))
     spaces = find_spaces(small, known.example)
     assert spaces.cost().flops == known.spaces.cost({k: len(v) for k, v in first.items()}).flops
-    assert spaces.cost().activation_bytes == known.spaces.cost({k: len(v) for k, v in first.items()}).activation_bytes
+    assert (
+        spaces.cost().activation_bytes
+        == known.spaces.cost({k: len(v) for k, v in first.items()}).activation_bytes
+    )
     kept = {s.name: halved(s, seed=i) for i, s in enumerate(spaces.shrinkable)}
     T = random_T(Cut(spaces, kept))
     assert prove(spaces, Cut(spaces, kept, T), shrink(spaces, kept, T))

@@ -1,4 +1,4 @@
-"""A model as one flat graph of ATen operators with parameter names: the only user of torch.export."""
+"""A model as one flat graph of ATen operators. No other file knows torch.export."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram, export, register_dataclass
 from torch.export.graph_signature import InputKind
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from interpress.errors import ArgumentError, CaptureError
@@ -71,7 +72,7 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 
 def _check(model: nn.Module, example: Example) -> None:
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+        if is_lazy(tensor):
             raise CaptureError(
                 f"parameter {name!r} has no shape yet (a lazy module); run the model once on an "
                 "example first"
@@ -117,8 +118,8 @@ def _export(model: nn.Module, example: Example) -> ExportedProgram:
         flexible = {"dynamic_shapes": _dynamic(model, example)}
     except Exception as problem:  # whatever the model's own code raises
         raise CaptureError(
-            f"the model does not run on the example ({_first_line(problem)}); pass what its forward "
-            "takes: a tensor, a tuple of positional inputs, or a dict of keyword inputs"
+            f"the model does not run on the example ({_first_line(problem)}); pass what its "
+            "forward takes: a tensor, a tuple of positional inputs, or a dict of keyword inputs"
         ) from problem
     problems = []
     for options in (flexible, {}):
@@ -147,7 +148,9 @@ def _dynamic(model: nn.Module, example: Example) -> Any:
     """Every input's first dim may vary where the model allows it."""
 
     def first_dim(leaf: Any) -> Any:
-        return {0: Dim.AUTO} if isinstance(leaf, Tensor) and leaf.ndim and leaf.shape[0] > 1 else None
+        return (
+            {0: Dim.AUTO} if isinstance(leaf, Tensor) and leaf.ndim and leaf.shape[0] > 1 else None
+        )
 
     bound = inspect.signature(model.forward).bind(*example.args, **example.kwargs)
     return {name: pytree.tree_map(first_dim, value) for name, value in bound.arguments.items()}
@@ -195,7 +198,7 @@ class _Tensors:
 
     @classmethod
     def of(cls, model: nn.Module, program: ExportedProgram) -> _Tensors:
-        named = dict(model.named_parameters(remove_duplicate=False))
+        named: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
         named |= dict(model.named_buffers(remove_duplicate=False))
         return cls(named, {**program.state_dict, **program.constants})
 
@@ -227,7 +230,9 @@ def _copy_into(flat: fx.Graph, module: fx.GraphModule, operands: list[Any] | Non
         elif _is_transparent(node):
             start = _TRANSPARENT[node.target._name]
             body = getattr(module, node.args[start].target)
-            inner = [copies[arg] if isinstance(arg, fx.Node) else arg for arg in node.args[start + 1 :]]
+            inner = [
+                copies[arg] if isinstance(arg, fx.Node) else arg for arg in node.args[start + 1 :]
+            ]
             copies[node] = _copy_into(flat, body, inner)
         elif node.target is operator.getitem and isinstance(copies[node.args[0]], tuple | list):
             copies[node] = copies[node.args[0]][node.args[1]]

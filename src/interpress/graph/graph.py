@@ -40,7 +40,11 @@ class Example:
 
     def tensors(self) -> list[Tensor]:
         """Every tensor among the inputs."""
-        return [leaf for leaf in pytree.tree_leaves((self.args, dict(self.kwargs))) if isinstance(leaf, Tensor)]
+        return [
+            leaf
+            for leaf in pytree.tree_leaves((self.args, dict(self.kwargs)))
+            if isinstance(leaf, Tensor)
+        ]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Example:
         """The same inputs with every tensor changed."""
@@ -119,7 +123,7 @@ class Graph:
                 if watch is not None:
                     args, kwargs = watch(node, args, kwargs)
                 with torch.no_grad():
-                    value = node.target(*args, **kwargs)
+                    value = _callable(node)(*args, **kwargs)
             values[node] = value
             if see is not None:
                 see(node, value)
@@ -161,6 +165,11 @@ class Graph:
             ordered = {name: inputs.kwargs[name] for name in self.example.kwargs}
             leaves = pytree.tree_leaves((inputs.args, ordered))
         return leaves
+
+
+def _callable(node: fx.Node) -> Callable[..., Any]:
+    assert callable(node.target)
+    return node.target
 
 
 def _retype(arguments: Any, dtype: torch.dtype) -> Any:

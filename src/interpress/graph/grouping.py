@@ -130,7 +130,9 @@ class Grouping:
         if draft.step == len(draft.classes) > 1:
             sizes = sorted(set(np.bincount(draft.cells).tolist()))
             named = " and ".join(str(size) for size in sizes[:3])
-            draft.frozen = f"its {max(draft.cells) + 1} blocks of {named} channels cannot shrink alike"
+            draft.frozen = (
+                f"its {max(draft.cells) + 1} blocks of {named} channels cannot shrink alike"
+            )
 
     def _first_label(self, number: int) -> int:
         return int(self._firsts[number])
@@ -190,7 +192,9 @@ class Grouping:
         for labels in self.trace.parallel:
             numbers = set(channel[labels.reshape(-1)].tolist())
             met = [draft for draft in drafts if numbers & set(draft.classes)]
-            merged = sorted(numbers.union(*(set(draft.classes) for draft in met)), key=self._first_label)
+            merged = sorted(
+                numbers.union(*(set(draft.classes) for draft in met)), key=self._first_label
+            )
             drafts = [draft for draft in drafts if draft not in met]
             drafts.append(Draft(merged, heads=True, cells=[0] * len(merged)))
         for draft in drafts:

@@ -47,6 +47,7 @@ class Membership:
 
 
 def membership_of(drafts: list[Draft], channel: Tensor, slab_of: Tensor) -> Membership:
+    """The membership of every label, from its channel and the slab it lies in (or -1)."""
     count = int(channel.max()) + 1
     tables = []
     for heads, key in ((False, channel), (True, slab_of)):

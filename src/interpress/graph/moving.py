@@ -105,7 +105,10 @@ def join(op: Op, values: Sequence[Value], dim: int) -> Layers:
     from interpress.graph.relations import align
 
     dim %= len(values[0].shape)
-    sides = [replace(value, layers=_apart(value, dim), shape=_with(value.shape, dim, 1)) for value in values]
+    sides = [
+        replace(value, layers=_apart(value, dim), shape=_with(value.shape, dim, 1))
+        for value in values
+    ]
     beside = align(op, *sides).layers
     joint = _joined(values, dim, slab=False)
     slabs = _joined(values, dim, slab=True) if all(_slabs(v, dim) for v in values) else []

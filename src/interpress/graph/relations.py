@@ -54,7 +54,9 @@ def _meet_channel(op: Op, layer: Layer, own: Value, other: Value) -> None:
         return
     as_slab = _slab(other, layer.support)
     for peer in peers:
-        beneath = any(not p.slab and set(peer.support) <= set(p.support) for p in peers if p is not peer)
+        beneath = any(
+            not p.slab and set(peer.support) <= set(p.support) for p in peers if p is not peer
+        )
         if peer.slab and beneath:
             continue
         if (slab := _slab(own, peer.support)) is not None:
@@ -73,7 +75,9 @@ def _meet_slab(op: Op, slab: Layer, own: Value, other: Value) -> None:
     reason = f"{op.where} combines it with values that no weight produces"
     twins = [peer for peer in other.layers if peer.support == slab.support]
     shadowed = any(layer.support == slab.support for layer in own.channels())
-    twin = next((p for p in twins if p.slab), None) or (None if shadowed else next(iter(twins), None))
+    twin = next((p for p in twins if p.slab), None) or (
+        None if shadowed else next(iter(twins), None)
+    )
     if twin is not None:
         op.trace.unite(slab.labels, twin.labels, reason)
         return
@@ -156,7 +160,7 @@ def _permuted(labels: Tensor, letters: str, target: str) -> Tensor:
 
 
 def contract(op: Op, x: Operand, y: Operand, out: str, *, scaled_by_width: bool = False) -> Layers:
-    """Layers of `einsum(x.letters, y.letters -> out)`, and a `Read` for every channel summed over."""
+    """Layers of `einsum(x.letters, y.letters -> out)`, and a `Read` for what is summed over."""
     shared = "".join(letter for letter in x.letters if letter in y.letters)
     summed = "".join(letter for letter in shared if letter not in out)
     x, y = _settle(op, x, shared, summed, out), _settle(op, y, shared, summed, out)
@@ -221,7 +225,8 @@ def _record_reads(
         read_letters = "".join(letters[dim] for dim in layer.support)
         aligned = [_rows(labels.labels, layer.support, len(groups)) for labels in (layer, twin)]
         sides = [
-            _side(operand, read_letters, pair) for operand, pair in zip(operands, aligned, strict=True)
+            _side(operand, read_letters, pair)
+            for operand, pair in zip(operands, aligned, strict=True)
         ]
         op.trace.reads.append(Read(op, (sides[0], sides[1]), scaled))
 

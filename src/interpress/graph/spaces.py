@@ -45,7 +45,11 @@ class ChannelSpace:
 
     def widths(self) -> range:
         """The widths this space can have, smallest first."""
-        return range(self.size, self.size + 1) if self.frozen else range(self.step, self.size + 1, self.step)
+        return (
+            range(self.size, self.size + 1)
+            if self.frozen
+            else range(self.step, self.size + 1, self.step)
+        )
 
     def check(self, kept: Tensor | Sequence[int]) -> Tensor:
         """`kept` as sorted indices, or an error that says what is wrong with it."""
@@ -102,9 +106,7 @@ class Spaces(Sequence[ChannelSpace]):
         for space in self.all:
             if space.name == key:
                 return space
-        raise ArgumentError(
-            f"there is no space {key!r}; the spaces are {', '.join(self.names)}"
-        )
+        raise ArgumentError(f"there is no space {key!r}; the spaces are {', '.join(self.names)}")
 
     def __iter__(self) -> Iterator[ChannelSpace]:
         return iter(self.all)
@@ -127,7 +129,8 @@ class Spaces(Sequence[ChannelSpace]):
     def freeze(self, reasons: Mapping[str, str]) -> Spaces:
         """The same spaces with more of them frozen."""
         changed = tuple(
-            replace(s, frozen=s.frozen or reasons[s.name]) if s.name in reasons else s for s in self.all
+            replace(s, frozen=s.frozen or reasons[s.name]) if s.name in reasons else s
+            for s in self.all
         )
         return replace(self, all=changed)
 
@@ -157,7 +160,7 @@ class Spaces(Sequence[ChannelSpace]):
 def _union(first: ChannelSpace, second: ChannelSpace) -> ChannelSpace:
     cells = torch.cat([first.cells, second.cells + int(first.cells.max()) + 1])
     size = first.size + second.size
-    roles = {
+    roles: dict[str, Any] = {
         role: tuple(dict.fromkeys(getattr(first, role) + getattr(second, role)))
         for role in ("producers", "carriers", "consumers", "taps")
     }
@@ -167,14 +170,17 @@ def _union(first: ChannelSpace, second: ChannelSpace) -> ChannelSpace:
 
 def spaces_of(graph: Graph, freeze: Iterable[str] = ()) -> Spaces:
     """The channel spaces of a captured graph, as the graph alone tells."""
+    patterns = (freeze,) if isinstance(freeze, str) else tuple(freeze)
     trace = follow(graph)
-    _freeze_by_name(trace, tuple(freeze))
+    _freeze_by_name(trace, patterns)
     classes = classify(trace)
     finder = TapFinder(trace, classes)
     taps = finder.find()
     grouping = Grouping(trace, classes, taps, finder.problems)
     heads, slab_of = grouping.heads()
-    drafts = sorted([*grouping.channels(), *heads], key=lambda d: (grouping._first_label(d.classes[0])))
+    drafts = sorted(
+        [*grouping.channels(), *heads], key=lambda d: grouping._first_label(d.classes[0])
+    )
     drafts = [draft for draft in drafts if len(draft.classes) > 1]
     membership = membership_of(drafts, classes.channel, slab_of)
     named = {tap.name: tap for tap in taps}
@@ -183,8 +189,6 @@ def spaces_of(graph: Graph, freeze: Iterable[str] = ()) -> Spaces:
 
 
 def _freeze_by_name(trace: Trace, patterns: tuple[str, ...]) -> None:
-    if isinstance(patterns, str):
-        raise ArgumentError("freeze takes a list of module-name patterns, not one string")
     modules = [name for name, _ in trace.graph.model.named_modules()]
     for pattern in patterns:
         if not any(_matches(name, pattern) for name in [*modules, *trace.weights]):

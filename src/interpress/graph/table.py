@@ -12,7 +12,7 @@ from interpress.graph.spaces import ChannelSpace, Spaces
 
 
 def render(spaces: Spaces, width: int = 80) -> str:
-    """Every space, its size, who makes and reads it, its share of the FLOPs, or why it is frozen."""
+    """Every space: its size, its share of the FLOPs, who makes and reads it or why it is frozen."""
     cost = spaces.cost
     table = Table(box=None, padding=(0, 1), expand=True, show_edge=False)
     table.add_column("space", overflow="fold", ratio=3)
@@ -46,7 +46,9 @@ def _row(space: ChannelSpace, cost: CostModel) -> tuple[str, ...]:
 
 
 def _short(weights: tuple[str, ...]) -> str:
-    modules = list(dict.fromkeys(name.removesuffix(".weight").removesuffix(".bias") for name in weights))
+    modules = list(
+        dict.fromkeys(name.removesuffix(".weight").removesuffix(".bias") for name in weights)
+    )
     more = f" +{len(modules) - 2}" if len(modules) > 2 else ""
     return ", ".join(modules[:2]) + more
 

@@ -235,7 +235,9 @@ class TapFinder:
         shape = labels.shape if labels.ndim == 2 and len(layers[0].support) == 2 else (-1,)
         return Absorber(weight, dim, column.reshape(shape), repeat.reshape(shape))
 
-    def _by_class(self, flat: list[int], seen: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    def _by_class(
+        self, flat: list[int], seen: dict[int, tuple[int, int]]
+    ) -> dict[int, tuple[int, int]]:
         fine = self.classes.fine
         queues: dict[int, list[tuple[int, int]]] = {}
         for label, place in sorted(seen.items()):

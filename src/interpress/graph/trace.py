@@ -9,6 +9,7 @@ conclusions.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -190,7 +191,9 @@ def follow(graph: Graph) -> Trace:
 
     graph.run(see=see)
     output = graph.nodes[-1]
-    leaves = pytree.tree_leaves(fx.node.map_arg(output.args[0], values.__getitem__), is_leaf=_is_value)
+    leaves = pytree.tree_leaves(
+        fx.node.map_arg(output.args[0], values.__getitem__), is_leaf=_is_value
+    )
     for value in leaves:
         if _is_value(value):
             trace.outputs.append(value)
@@ -211,14 +214,18 @@ def _placeholder(trace: Trace, node: fx.Node, tensor: Any, parameters: dict[str,
     return trace.weights[name]
 
 
-def _operator(trace: Trace, node: fx.Node, result: Any, values: dict[fx.Node, Any], apply: Any) -> Any:
+def _operator(
+    trace: Trace, node: fx.Node, result: Any, values: dict[fx.Node, Any], apply: Any
+) -> Any:
     tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
     if not tensors:
         return result
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+    arguments: Any = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+    args, kwargs = arguments
     op = Op(node, _bind(node, args, kwargs), trace)
-    if op.family in ("getitem", "_operator.getitem"):
-        return args[0][args[1]]
+    if node.target is operator.getitem:
+        values_of, index = args
+        return values_of[index]
     trace.ops.append(op)
     layers = apply(op, tensors)
     varying = _varying(node, len(tensors))
@@ -251,8 +258,10 @@ def _bind(node: fx.Node, args: Any, kwargs: Any) -> dict[str, Any]:
 def _plain(result: Any) -> Any:
     """Values of a graph input or constant: no channel of any weight."""
     return pytree.tree_map(
-        lambda leaf: Value(tuple(leaf.shape), itemsize=leaf.element_size())
-        if isinstance(leaf, Tensor)
-        else leaf,
+        lambda leaf: (
+            Value(tuple(leaf.shape), itemsize=leaf.element_size())
+            if isinstance(leaf, Tensor)
+            else leaf
+        ),
         result,
     )

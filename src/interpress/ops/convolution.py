@@ -87,7 +87,9 @@ def _grouped(op: Op, x: Value, weight: Value, groups: int, transposed: bool) -> 
     inside = _inside(op, weight, groups)  # (groups, members): labels of dim 1, apart per group
     channels = source.labels.reshape(groups, -1)
     balance(op, channels, groups)
-    near, far = (flat.reshape(groups, -1), inside) if transposed else (inside, flat.reshape(groups, -1))
+    near, far = (
+        (flat.reshape(groups, -1), inside) if transposed else (inside, flat.reshape(groups, -1))
+    )
     reason = f"{op.where} combines it with values that no weight produces"
     op.trace.unite(channels, near, reason)
     balance(op, far, groups)
@@ -119,7 +121,9 @@ def _inside(op: Op, weight: Value, groups: int) -> Tensor:
     return labels
 
 
-def _depthwise(op: Op, source: Layer | None, flat: Tensor, view: tuple[int, ...], transposed: bool) -> Layers:
+def _depthwise(
+    op: Op, source: Layer | None, flat: Tensor, view: tuple[int, ...], transposed: bool
+) -> Layers:
     """Every channel by itself: a carrier, with as many outputs as the multiplier says."""
     width = view[1]
     channels = op["input"].shape[1]
@@ -139,4 +143,3 @@ def convolution_flops(op: Op) -> list[Term]:
     slid = x if _transposed(op) else op.outputs[0]
     space = tuple((slid, dim) for dim in range(len(slid.shape)) if dim != 1)
     return [(2, (*space, *((weight, dim) for dim in range(len(weight.shape)))))]
-

@@ -23,7 +23,10 @@ def slice_(op: Op) -> Layers:
     start, stop, step = slice(start, stop, op.get("step") or 1).indices(size)
     if step != 1:
         return tidy(
-            [layer.moved(_every(layer.labels, dim, start, stop, step)) for layer in _unmixed(op, value, dim)]
+            [
+                layer.moved(_every(layer.labels, dim, start, stop, step))
+                for layer in _unmixed(op, value, dim)
+            ]
         )
     return cut(op, value, dim, start, max(start, stop))
 
@@ -97,7 +100,9 @@ def pad(op: Op) -> Layers:
     padded = {dim: pair for dim, pair in padded.items() if pair != (0, 0)}
     along = {dim for layer in value.layers for dim in layer.support} & set(padded)
     op.linear = not along
-    if along and (op.get("mode", "constant") != "constant" or min(min(padded[d]) for d in along) < 0):
+    if along and (
+        op.get("mode", "constant") != "constant" or min(min(padded[d]) for d in along) < 0
+    ):
         mixed = mix(op, value, along, "pads it with other channels")
         value = Value(value.shape, without(mixed, along, ndim))
     layers = []
@@ -125,7 +130,11 @@ def repeat(op: Op) -> Layers:
     layers = []
     for layer in value.layers:
         labels = layer.labels.reshape((1,) * (ndim - layer.labels.ndim) + tuple(layer.labels.shape))
-        layers.append(layer.moved(labels.repeat([t if n > 1 else 1 for t, n in zip(times, labels.shape, strict=True)])))
+        layers.append(
+            layer.moved(
+                labels.repeat([t if n > 1 else 1 for t, n in zip(times, labels.shape, strict=True)])
+            )
+        )
     return tidy(layers)
 
 
@@ -137,7 +146,9 @@ def repeat_interleave(op: Op) -> Layers:
         mix(op, value, range(len(value.shape)), "repeats it by a tensor of counts")
         return ()
     moved = [
-        layer.moved(layer.labels.repeat_interleave(repeats if layer.labels.shape[dim] > 1 else 1, dim))
+        layer.moved(
+            layer.labels.repeat_interleave(repeats if layer.labels.shape[dim] > 1 else 1, dim)
+        )
         for layer in value.layers
     ]
     return tidy(moved)
@@ -167,7 +178,9 @@ def pixel_shuffle(op: Op) -> Layers:
     split_layers = view(op, value, (*lead, c // (r * r), r, r, h, w))
     order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
     moved = tuple(layer.moved(layer.labels.permute(order)) for layer in split_layers)
-    return view(op, Value((*lead, c // (r * r), h, r, w, r), moved), (*lead, c // (r * r), h * r, w * r))
+    return view(
+        op, Value((*lead, c // (r * r), h, r, w, r), moved), (*lead, c // (r * r), h * r, w * r)
+    )
 
 
 @rule("aten.pixel_unshuffle", linear=True)

@@ -16,7 +16,9 @@ def linear(op: Op) -> Layers:
     """`x @ weight.T + bias`."""
     x, weight, bias = op["input"], op["weight"], op.get("bias")
     lead = string.ascii_letters[: len(x.shape) - 1]
-    layers = contract(op, Operand("input", x, lead + "Y"), Operand("weight", weight, "ZY"), lead + "Z")
+    layers = contract(
+        op, Operand("input", x, lead + "Y"), Operand("weight", weight, "ZY"), lead + "Z"
+    )
     return _plus(op, layers, (*x.shape[:-1], weight.shape[0]), bias)
 
 
@@ -115,7 +117,8 @@ def _parse(equation: str, values: list[Value]) -> tuple[list[str], str]:
     ]
     dots = "".join(spare[: max(widths)])
     words = [
-        word.replace("...", dots[len(dots) - width :]) for word, width in zip(words, widths, strict=True)
+        word.replace("...", dots[len(dots) - width :])
+        for word, width in zip(words, widths, strict=True)
     ]
     if not arrow:
         joined = "".join(words)

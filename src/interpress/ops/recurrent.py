@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interpress.graph.labels import Layers
 from interpress.graph.trace import Op
-from interpress.ops.registry import rule
+from interpress.ops.registry import Term, flops, rule
 
 
 @rule("aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu")
@@ -16,3 +16,12 @@ def recurrent(op: Op) -> list[Layers]:
         for layer in value.layers:
             op.trace.freeze(layer.labels, f"{op.where} feeds its channels back (recurrent)")
     return [()] * (3 if op.family == "aten.lstm" else 2)
+
+
+@flops("aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu")
+def recurrent_flops(op: Op) -> list[Term]:
+    """Every weight matrix once per step and example."""
+    x, *others = op.inputs()
+    matrices = [value for value in others if value.weight and len(value.shape) == 2]
+    steps = tuple((x, dim) for dim in range(len(x.shape) - 1))
+    return [(2, (*steps, (weight, 0), (weight, 1))) for weight in matrices]

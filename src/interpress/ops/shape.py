@@ -53,7 +53,9 @@ def unflatten(op: Op) -> Layers:
     """One dim becomes several."""
     value = op["self"]
     dim = op["dim"] % len(value.shape)
-    return view(op, value, _resolve((*value.shape[:dim], *op["sizes"], *value.shape[dim + 1 :]), value))
+    return view(
+        op, value, _resolve((*value.shape[:dim], *op["sizes"], *value.shape[dim + 1 :]), value)
+    )
 
 
 @rule("aten.squeeze", linear=True)
