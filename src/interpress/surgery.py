@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -45,6 +46,11 @@ class Cut:
     def columns(self, tap: Tap) -> Tensor:
         """The kept columns of a tap."""
         return torch.nonzero(self.stays(tap.labels)).reshape(-1)
+
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        """The parameters and buffers that change, by name, not yet rounded to their type."""
+        return _changed_weights(self)
 
     def gain(self, tap: Tap) -> float:
         """What undoes a consumer's division by the square root of its new, smaller width."""
@@ -84,16 +90,21 @@ def shrink(spaces: Spaces, kept: Kept, T: Interpolations | None = None) -> nn.Mo
     Spaces that are not named stay whole. A tap without a `T` loses its dropped channels without
     compensation. The result is not verified here; see `interpress.verify`.
     """
+    return carve(Cut(spaces, kept, T))
+
+
+def carve(cut: Cut) -> nn.Module:
+    """The smaller network that a checked cut describes."""
     from interpress.attributes import refresh
 
-    cut = Cut(spaces, kept, T)
-    smaller = copied(spaces.graph.model, shrunk_weights(cut))
-    refresh(spaces, cut, smaller)
+    own = cut.spaces.graph.parameters()
+    rounded = {name: weight.to(own[name].dtype) for name, weight in cut.weights.items()}
+    smaller = copied(cut.spaces.graph.model, rounded)
+    refresh(cut.spaces, cut, smaller)
     return smaller
 
 
-def shrunk_weights(cut: Cut, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-    """The parameters and buffers that change, by name, in their own type or a better one."""
+def _changed_weights(cut: Cut) -> dict[str, Tensor]:
     parameters = cut.spaces.graph.parameters()
     absorbers: dict[str, list[tuple[Tap, Absorber]]] = {}
     for tap in cut.spaces.taps.values():
@@ -109,9 +120,7 @@ def shrunk_weights(cut: Cut, dtype: torch.dtype | None = None) -> dict[str, Tens
             readers = [pair for pair in absorbers.get(name, []) if pair[1].dim == layer.support[-1]]
             weight = _reduced(weight, layer, stays, readers, cut)
         if weight is not parameters[name]:
-            own = parameters[name].dtype
-            wanted = dtype if dtype is not None and own.is_floating_point else own
-            changed[name] = weight.to(wanted).contiguous()
+            changed[name] = weight.contiguous()
     return changed
 
 

@@ -25,7 +25,7 @@ from interpress.attributes import KNOWN_TYPES, Choices, refresh
 from interpress.graph.capture import evaluation
 from interpress.graph.spaces import ChannelSpace, Spaces
 from interpress.sizes import Options, Sizes, conflicts, observe, options
-from interpress.surgery import Cut, copied, shrink
+from interpress.surgery import Cut, carve, copied
 from interpress.verify import Proof, prove
 
 _MOST_PAIRS = 20
@@ -43,16 +43,22 @@ def trial_kept(space: ChannelSpace, seed: int = 0) -> Tensor:
 
 
 def random_T(cut: Cut, seed: int = 0) -> dict[str, Tensor]:
-    """Any interpolation proves a surgery: random ones, zero between groups."""
+    """Any interpolation proves a surgery: cheap random ones, zero between groups.
+
+    `T` keeps what is kept and adds a random matrix of rank one, in which all entries differ.
+    """
     generator = torch.Generator().manual_seed(seed)
     matrices = {}
     for name, tap in cut.spaces.taps.items():
         kept = cut.columns(tap)
         if len(kept) == tap.size:
             continue
-        T = torch.randn(len(kept), tap.size, generator=generator, dtype=torch.float64)
+        row = torch.randn(len(kept), 1, generator=generator, dtype=torch.float64)
+        column = torch.randn(1, tap.size, generator=generator, dtype=torch.float64)
+        T = row * column / max(1.0, len(kept) ** 0.5)
+        T[torch.arange(len(kept)), kept] += 1
         T[tap.groups[kept][:, None] != tap.groups[None, :]] = 0
-        matrices[name] = T / max(1.0, len(kept) ** 0.5)
+        matrices[name] = T
     return matrices
 
 
@@ -274,7 +280,7 @@ class _Values:
         T = random_T(Cut(self.spaces, kept))
         cut = Cut(self.spaces, kept, T)
         try:
-            return prove(self.spaces, cut, shrink(self.spaces, kept, T))
+            return prove(self.spaces, cut, carve(cut))
         except Exception as problem:  # whatever the model's own code raises
             return _first_line(problem)
 

@@ -21,7 +21,7 @@ from interpress.graph.graph import Example
 from interpress.graph.spaces import Spaces
 from interpress.graph.taps import Site, Tap
 from interpress.linalg.precision import exact_dtype
-from interpress.surgery import Cut, shrunk_weights
+from interpress.surgery import Cut
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ def _with_unrounded_weights(smaller: nn.Module, cut: Cut, dtype: torch.dtype) ->
     precise = copy.deepcopy(smaller).to(dtype)
     named = dict(precise.named_parameters()) | dict(precise.named_buffers())
     stored = dict(smaller.named_parameters()) | dict(smaller.named_buffers())
-    for name, weight in shrunk_weights(cut, dtype).items():
+    for name, weight in cut.weights.items():
         if not torch.equal(weight.to(stored[name].dtype), stored[name].detach()):
             raise SurgeryError(f"{name} of the smaller network is not what the plan makes of it")
-        named[name].data = weight
+        named[name].data = _cast(weight, dtype)
     return precise
 
 

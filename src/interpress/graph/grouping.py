@@ -74,6 +74,9 @@ class Grouping:
             key = (int(self.signature[number]), reason)
             groups.setdefault(key, Draft([], reason)).classes.append(number)
         drafts = list(groups.values())
+        for draft in drafts:
+            if len(draft.classes) == 1 and draft.frozen is None:
+                draft.frozen = "all its channels are tied to each other"
         constraints = self._constraints()
         drafts = self._tie(drafts, constraints)
         for draft in drafts:

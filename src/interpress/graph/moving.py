@@ -75,7 +75,10 @@ def cut(op: Op, value: Value, dim: int, start: int, stop: int) -> Layers:
             continue
         if not layer.slab and whole > size > 0 and whole % size == 0 and start % size == 0:
             _balance_pieces(op, layer.labels, dim, whole // size)
-        layers.append(layer.moved(layer.labels.narrow(dim, start, size)))
+        piece = layer.labels.narrow(dim, start, size)
+        if size == 1:  # the member is known by its place, and its label ends here
+            op.trace.freeze(piece, f"{op.where} takes its members one by one")
+        layers.append(layer.moved(piece))
     return tidy(layers)
 
 

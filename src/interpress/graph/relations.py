@@ -6,7 +6,7 @@ dims whose elements are mixed together, `contract` for sums of products.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -215,24 +215,26 @@ def _record_reads(
     letters = batch + summed
     seen = [operand.over(letters) for operand in operands]
     for layer in seen[0].channels():
-        if not any(dim >= len(batch) for dim in layer.support):
+        along_sum = {dim for dim in layer.support if dim >= len(batch)}
+        if not along_sum:
             continue
-        twin = next((p for p in seen[1].channels() if p.support == layer.support), None)
-        if twin is None:
+        twin = next((p for p in seen[1].channels() if along_sum <= set(p.support)), None)
+        if twin is None or {dim for dim in twin.support if dim >= len(batch)} != along_sum:
             op.trace.freeze(layer.labels, f"{op.where} reads it along several dims at once")
             continue
-        groups = [dim for dim in layer.support if dim < len(batch)]
-        read_letters = "".join(letters[dim] for dim in layer.support)
-        aligned = [_rows(labels.labels, layer.support, len(groups)) for labels in (layer, twin)]
+        pair = torch.broadcast_tensors(layer.labels, twin.labels)
+        groups = sum(dim < len(batch) for dim in {*layer.support, *twin.support})
+        aligned = [_rows(labels, groups) for labels in pair]
         sides = [
-            _side(operand, read_letters, pair)
-            for operand, pair in zip(operands, aligned, strict=True)
+            _side(operand, "".join(letters[dim] for dim in own.support), rows)
+            for operand, own, rows in zip(operands, (layer, twin), aligned, strict=True)
         ]
         op.trace.reads.append(Read(op, (sides[0], sides[1]), scaled))
 
 
-def _rows(labels: Tensor, support: Sequence[int], groups: int) -> Tensor:
-    squeezed = labels.reshape([labels.shape[dim] for dim in support])
+def _rows(labels: Tensor, groups: int) -> Tensor:
+    """(blocks, positions), over the dims along which there is something to tell apart."""
+    squeezed = labels.reshape([size for size in labels.shape if size > 1])
     return squeezed.reshape(squeezed.shape[:groups].numel(), -1)
 
 
@@ -242,7 +244,8 @@ def _side(operand: Operand, letters: str, aligned: Tensor) -> Side:
     support = tuple(sorted(dims))
     layer = next((own for own in value.channels() if own.support == support), None)
     if layer is None:  # settled labels: take them as they were aligned
-        own = aligned.reshape([operand.value.shape[dim] for dim in dims])
+        own = aligned.reshape(-1)[: operand.value.shape[dims[0]]] if len(dims) == 1 else aligned
+        own = own.reshape([operand.value.shape[dim] for dim in dims])
     else:
         own = layer.labels.permute([*dims, *(d for d in range(layer.labels.ndim) if d not in dims)])
         own = own.reshape([value.shape[dim] for dim in dims])

@@ -181,7 +181,6 @@ def spaces_of(graph: Graph, freeze: Iterable[str] = ()) -> Spaces:
     drafts = sorted(
         [*grouping.channels(), *heads], key=lambda d: grouping._first_label(d.classes[0])
     )
-    drafts = [draft for draft in drafts if len(draft.classes) > 1]
     membership = membership_of(drafts, classes.channel, slab_of)
     named = {tap.name: tap for tap in taps}
     described = _describe(trace, drafts, membership, named)

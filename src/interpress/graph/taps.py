@@ -63,15 +63,17 @@ class Tap:
 
     def columns(self, operand: Tensor, site: Site) -> Tensor:
         """`Z`: the operand as rows by columns, (rows * repeats, columns)."""
-        return _as_matrix(operand, site.dims)[:, site.places].reshape(-1, self.size)
+        places = site.places.to(operand.device)
+        return _as_matrix(operand, site.dims)[:, places].reshape(-1, self.size)
 
     def replaced(self, operand: Tensor, site: Site, kept: Tensor, T: Tensor) -> Tensor:
         """The operand with every column replaced by its interpolation from the kept ones."""
         matrix = _as_matrix(operand, site.dims)
-        Z = matrix[:, site.places]  # (rows, repeats, n)
+        places = site.places.to(operand.device)
+        Z = matrix[:, places]  # (rows, repeats, n)
         matrix = matrix.clone()
         kept, T = kept.to(Z.device), T.to(Z)
-        matrix[:, site.places] = Z[..., kept] @ T  # (rows, repeats, k) @ (k, n)
+        matrix[:, places] = Z[..., kept] @ T  # (rows, repeats, k) @ (k, n)
         rest = [dim for dim in range(operand.ndim) if dim not in site.dims]
         shape = [operand.shape[dim] for dim in rest] + [operand.shape[dim] for dim in site.dims]
         order = [0] * operand.ndim
@@ -105,24 +107,24 @@ class TapFinder:
 
     def find(self) -> list[Tap]:
         """All taps; reads that share a weight share a tap."""
+        sides = [self._absorbing_side(read) for read in self.trace.reads]
         grouped: dict[tuple[str, int], list[_Chosen]] = {}
-        for read in self.trace.reads:
-            chosen = self._absorbing_side(read)
-            if chosen is not None:
-                key = next((k for k in chosen.weights if k in grouped), chosen.weights[0])
-                grouped.setdefault(key, []).append(chosen)
-        self._check_roles([chosen for members in grouped.values() for chosen in members])
+        for chosen in self._with_clear_roles([side for side in sides if side is not None]):
+            key = next((k for k in chosen.weights if k in grouped), chosen.weights[0])
+            grouped.setdefault(key, []).append(chosen)
         taps = [self._tap(members) for members in grouped.values()]
         return [tap for tap in taps if tap is not None]
 
-    def _check_roles(self, chosen: list[_Chosen]) -> None:
+    def _with_clear_roles(self, chosen: list[_Chosen]) -> list[_Chosen]:
         """A weight that absorbs T along a dim cannot also be selected along it."""
-        if not chosen:
-            return
-        absorbed = torch.cat([c.absorbing.aligned.reshape(-1) for c in chosen])
+        clear = []
+        absorbed = [c.absorbing.aligned.reshape(-1) for c in chosen]
         for c in chosen:
-            if bool(torch.isin(c.tapped.aligned, absorbed).any()):
+            if bool(torch.isin(c.tapped.aligned, torch.cat(absorbed)).any()):
                 self._give_up(c.read, "the same weight would have to be selected and absorb T")
+            else:
+                clear.append(c)
+        return clear
 
     def _absorbing_side(self, read: Read) -> _Chosen | None:
         """Which operand absorbs, and the weights (with their dims) that do it for it."""

@@ -19,7 +19,7 @@ from interpress.ops.registry import rule
     "aten.masked_fill", "aten.nan_to_num", "aten.rsub", "aten.floor_divide", "aten.lerp",
     "aten.addcmul", "aten.addcdiv", "aten.copy", "aten.result_type", "aten.fill", "aten.type_as",
     "aten.logical_not", "aten.logical_and", "aten.logical_or", "aten.__and__", "aten.__or__",
-    "aten.true_divide", "aten.divide", "aten.multiply", "aten.subtract", "aten.tanhshrink",
+    "aten.true_divide", "aten.divide", "aten.multiply", "aten.subtract",
 )  # fmt: skip
 def pointwise(op: Op) -> Layers:
     """All operands share their labels, under broadcasting."""
@@ -28,8 +28,7 @@ def pointwise(op: Op) -> Layers:
 
 @rule(
     "aten.clone", "aten.contiguous", "aten.to", "aten._to_copy", "aten.alias", "aten.detach",
-    "aten.lift_fresh_copy", "aten.positive", "aten.neg", "aten.type", "aten.float", "aten.double",
-    "aten._assert_tensor_metadata",
+    "aten.lift_fresh_copy", "aten.positive", "aten.neg", "aten._assert_tensor_metadata",
     linear=True,
 )  # fmt: skip
 def unchanged(op: Op) -> Layers:

@@ -9,16 +9,15 @@ from interpress.ops.registry import rule
 
 _POOLS = [
     f"aten.{kind}{dims}d"
-    for kind in ("avg_pool", "max_pool", "adaptive_avg_pool", "_adaptive_avg_pool")
+    for kind in ("avg_pool", "max_pool", "adaptive_avg_pool")
     for dims in (1, 2, 3)
 ]
 _RESIZES = [
-    f"aten.upsample_{kind}"
-    for kind in (
-        "nearest1d", "nearest2d", "nearest3d", "_nearest_exact1d", "_nearest_exact2d",
-        "_nearest_exact3d", "linear1d", "bilinear2d", "trilinear3d", "bicubic2d",
-        "_bilinear2d_aa", "_bicubic2d_aa",
-    )
+    "aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d",
+    "aten._upsample_nearest_exact1d", "aten._upsample_nearest_exact2d",
+    "aten._upsample_nearest_exact3d", "aten.upsample_linear1d", "aten.upsample_bilinear2d",
+    "aten.upsample_trilinear3d", "aten.upsample_bicubic2d", "aten._upsample_bilinear2d_aa",
+    "aten._upsample_bicubic2d_aa", "aten._adaptive_avg_pool2d", "aten._adaptive_avg_pool3d",
 ]  # fmt: skip
 _WITH_INDICES = [
     f"aten.{kind}{dims}d{suffix}"

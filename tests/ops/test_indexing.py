@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import torch
+from tests.ops.between import freezes, linear, shrinks
+from torch import nn
+
+from interpress import find_spaces
+
+
+def test_tokens_may_be_picked() -> None:
+    shrinks(linear(lambda _, h: h[:, torch.tensor([0, 2, 2])]), 12)
+    shrinks(linear(lambda _, h: h.index_select(1, torch.tensor([1, 0]))), 12)
+    picked = torch.zeros(3, 2, 12, dtype=torch.long)
+    freezes(linear(lambda _, h: h.gather(1, picked)), "")
+
+
+def test_channels_may_not() -> None:
+    order = torch.randperm(12)
+    freezes(linear(lambda _, h: h[..., order]), "looks its members up by number")
+    freezes(linear(lambda _, h: h.index_select(-1, order)), "looks its members up by number")
+
+
+def test_embeddings_make_channels() -> None:
+    model = nn.Sequential(nn.Embedding(20, 12), nn.ReLU(), nn.Linear(12, 3))
+    spaces = find_spaces(model, torch.randint(0, 20, (4, 5)))
+    assert spaces["0"].frozen is None
+    assert spaces["0"].producers == ("0.weight",)

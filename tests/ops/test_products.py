@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.ops.between import freezes, linear, made_by_first, shrinks
+
+W = {"w": torch.randn(7, 12) / 3}
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [
+        lambda m, h: F.linear(h, m.w),
+        lambda m, h: h @ m.w.T,
+        lambda m, h: torch.matmul(h, m.w.t()),
+        lambda m, h: torch.bmm(h, m.w.T.expand(h.shape[0], -1, -1)),
+        lambda m, h: torch.einsum("bni,oi->bno", h, m.w),
+        lambda m, h: torch.einsum("...i,oi->...o", h, 2 * m.w),
+        lambda m, h: torch.einsum("oi,bni", m.w, h),
+        lambda m, h: (m.w @ h.mT).mT,
+        lambda m, h: torch.addmm(h.new_zeros(7), h.flatten(0, 1), m.w.T).unflatten(0, (3, 6)),
+        lambda m, h: torch.baddbmm(h.new_zeros(1, 1, 7), h, m.w.T.expand(3, -1, -1)),
+    ],
+)
+def test_products_with_a_weight(middle) -> None:
+    spaces = shrinks(linear(lambda m, h: middle(m, h).relu(), out=7, **W), 12)
+    assert "w" in made_by_first(spaces).consumers
+
+
+def test_data_products_over_tokens_leave_channels_alone() -> None:
+    shrinks(linear(lambda _, h: torch.softmax(h.new_ones(6, 6), -1) @ h), 12)
+
+
+def test_a_product_with_itself_freezes() -> None:
+    freezes(linear(lambda _, h: h @ h.mT @ h), "selected and absorb T")
+
+
+def test_three_operands_freeze() -> None:
+    case = linear(lambda m, h: torch.einsum("bni,oi,o->bno", h, m.w, m.w[:, 0]), out=7, **W)
+    freezes(case, "is an einsum interpress does not follow")
+
+
+def test_computed_weights_freeze() -> None:
+    freezes(linear(lambda m, h: F.linear(h.relu(), m.w.tanh()), out=7, **W), "stands between it")
+
+
+def test_a_weight_with_another_use_freezes() -> None:
+    case = linear(lambda m, h: F.linear(h.relu() * m.w[0].tanh(), m.w), out=7, **W)
+    freezes(case, "also uses the weight that would absorb T")
