@@ -74,13 +74,15 @@ def refresh(spaces: Spaces, cut: Cut, smaller: nn.Module, choices: Choices | Non
                 break
     widths = {name: len(index) for name, index in cut.kept.items()}
     seen = observe(spaces, widths)
-    chosen = spaces.choices if choices is None else choices
+    chosen = dict(spaces.choices if choices is None else choices)
     for found in options(spaces, seen, KNOWN_TYPES):
-        source = chosen.get(found.slot, found.sources[0])
-        for name in found.modules:
-            number = None if source is None else _lookup(seen, name, source)
-            if number is not None:
-                write(modules[name], found.slot, number)
+        chosen.setdefault(found.slot, found.sources[0])
+    for slot, source in chosen.items():
+        for name, module in modules.items():
+            if source is not None and type(module) is slot.kind:
+                number = _lookup(seen, name, source)
+                if number is not None:
+                    write(module, slot, number)
 
 
 def _lookup(seen: Sizes, module: str, source: Source) -> int | None:

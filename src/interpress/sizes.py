@@ -102,6 +102,8 @@ def options(spaces: Spaces, sizes: Sizes, known: tuple[type[nn.Module], ...]) ->
             ways = near if any(way != unchanged for way in near) else far
             if any(way != unchanged for way in ways):
                 sources = _ranked(ways, unchanged)
+                if ways is far and unchanged in near:  # its own code sees it stay
+                    sources = (None, *(source for source in sources if source is not None))
                 doubtful = unchanged in near or unchanged in far
                 found.append(Options(slot, tuple(names), sources, doubtful))
     return found

@@ -98,7 +98,7 @@ def carve(cut: Cut) -> nn.Module:
     from interpress.attributes import refresh
 
     own = cut.spaces.graph.parameters()
-    rounded = {name: weight.to(own[name].dtype) for name, weight in cut.weights.items()}
+    rounded = {name: w.to(own[name].dtype, copy=True) for name, w in cut.weights.items()}
     smaller = copied(cut.spaces.graph.model, rounded)
     refresh(cut.spaces, cut, smaller)
     return smaller

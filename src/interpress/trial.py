@@ -31,10 +31,23 @@ from interpress.verify import Proof, prove
 _MOST_PAIRS = 20
 
 
-def trial_kept(space: ChannelSpace, seed: int = 0) -> Tensor:
-    """Some of every cell, never all of it; different shares for different seeds."""
-    shares = space.size // space.step
-    share = 1 + (2 * shares // 3 + seed) % (shares - 1) if shares > 1 else 1
+def trial_kept(spaces: Spaces, names: list[str]) -> dict[str, Tensor]:
+    """Some of every cell, never all of it; spaces that share a weight keep different numbers."""
+    kept: dict[str, Tensor] = {}
+    taken: dict[str, set[int]] = {}
+    for index, name in enumerate(names):
+        space = spaces[name]
+        shares = space.size // space.step
+        used = set().union(*(taken.get(weight, set()) for weight in _weights(space)))
+        wishes = [1 + (2 * shares // 3 + index + i) % (shares - 1) for i in range(shares - 1)]
+        share = next((wish for wish in wishes if wish not in used), wishes[0])
+        for weight in _weights(space):
+            taken.setdefault(weight, set()).add(share)
+        kept[name] = _last_of_every_cell(space, share, shares)
+    return kept
+
+
+def _last_of_every_cell(space: ChannelSpace, share: int, shares: int) -> Tensor:
     kept = []
     for cell in space.cells.unique().tolist():
         members = torch.nonzero(space.cells == cell).reshape(-1)
@@ -97,6 +110,25 @@ class _Shapes:
             self._freeze(failure, names)
         return self.spaces
 
+    def alternatives(self, names: list[str]) -> Iterator[Choices]:
+        """Other sources for numbers that several changing sizes fit, if they run as well.
+
+        A module with as many heads as dims per head runs either way; only values can tell.
+        """
+        found, _ = self._options(names)
+        settled = dict(self.spaces.choices)
+        others = [
+            (one.slot, source)
+            for one in found
+            for source in one.sources
+            if source not in (None, settled.get(one.slot)) and len(one.sources) > 2
+        ]
+        for count in (2, 1):
+            for picks in itertools.islice(itertools.combinations(others, count), _MOST_PAIRS):
+                choices = settled | dict(picks)
+                if len(dict(picks)) == count and self._run(names, choices) is None:
+                    yield choices
+
     def _modest(self, names: list[str], choices: Choices) -> Choices:
         """Leave numbers alone that the code does not use and that may mean something else."""
         found, _ = self._options(names)
@@ -107,11 +139,9 @@ class _Shapes:
                     choices = fewer
         return choices
 
-    def _kept(self, names: list[str]) -> dict[str, Tensor]:
-        return {name: trial_kept(self.spaces[name], 3 * i) for i, name in enumerate(names)}
-
     def _options(self, names: list[str]) -> tuple[list[Options], Sizes]:
-        widths = {name: len(index) for name, index in self._kept(names).items()}
+        kept = trial_kept(self.spaces, names)
+        widths = {name: len(index) for name, index in kept.items()}
         sizes = observe(self.spaces, widths)
         return options(self.spaces, sizes, KNOWN_TYPES), sizes
 
@@ -156,7 +186,7 @@ class _Shapes:
     def _run(self, names: list[str], choices: Choices) -> _Failure | None:
         """Run a smaller copy on tensors that have shapes and no values."""
         graph = self.spaces.graph
-        cut = Cut(self.spaces, self._kept(names))
+        cut = Cut(self.spaces, trial_kept(self.spaces, names))
         named = dict(graph.model.named_parameters()) | dict(graph.model.named_buffers())
         shapes = {name: tuple(tensor.shape) for name, tensor in named.items()} | _shrunk_shapes(cut)
         mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -272,11 +302,16 @@ class _Values:
             if self._holds(names):
                 return self.spaces
             self.spaces = plain
+        for choices in _Shapes(plain).alternatives(names):
+            self.spaces = replace(plain, choices=choices)
+            if self._holds(names):
+                return self.spaces
+        self.spaces = plain
         culprits = self._search(names)
         return self.spaces.freeze(culprits)
 
     def _prove(self, names: list[str]) -> Proof | str:
-        kept = {name: trial_kept(self.spaces[name], 3 * i) for i, name in enumerate(names)}
+        kept = trial_kept(self.spaces, names)
         T = random_T(Cut(self.spaces, kept))
         cut = Cut(self.spaces, kept, T)
         try:

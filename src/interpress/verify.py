@@ -78,8 +78,9 @@ def prove(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> 
     inputs = spaces.graph.example if example is None else Example.of(example)
     device = next((t.device for t in smaller.parameters()), torch.device("cpu"))
     dtype = exact_dtype(device)
-    expected = projected(spaces, cut, inputs, dtype)
+    _check_weights(smaller, cut)
     try:
+        expected = projected(spaces, cut, inputs, dtype)
         precise = _with_unrounded_weights(smaller, cut, dtype)
         got = outputs(precise, inputs.map(lambda t: _cast(t, dtype)))
         tolerance = 1e-3 if dtype is torch.float32 else 1e-4 if spaces.graph.casts else 1e-9
@@ -93,12 +94,16 @@ def _with_unrounded_weights(smaller: nn.Module, cut: Cut, dtype: torch.dtype) ->
     """The smaller network in a better type, its changed weights as before they were rounded."""
     precise = copy.deepcopy(smaller).to(dtype)
     named = dict(precise.named_parameters()) | dict(precise.named_buffers())
+    for name, weight in cut.weights.items():
+        named[name].data = _cast(weight, dtype)
+    return precise
+
+
+def _check_weights(smaller: nn.Module, cut: Cut) -> None:
     stored = dict(smaller.named_parameters()) | dict(smaller.named_buffers())
     for name, weight in cut.weights.items():
         if not torch.equal(weight.to(stored[name].dtype), stored[name].detach()):
             raise SurgeryError(f"{name} of the smaller network is not what the plan makes of it")
-        named[name].data = _cast(weight, dtype)
-    return precise
 
 
 def check(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> Proof:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from tests.zoo import attention, classic, odd, residual
+from tests.zoo.maxvit import MaxViT
 from torch import Tensor, nn
 
 
@@ -149,6 +150,12 @@ ZOO: dict[str, Member] = {
         attention.Swin,
         images(),
         {"stages.0.attn.qkv:heads": 2, "stages.1.attn.qkv": 16, "stages.4.mlp.0": 64},
+        ("(LayerNorm)",),
+    ),
+    "maxvit": Member(
+        MaxViT,
+        images(16),
+        {"layers.0.body.0.0": 32, "layers.2.attn.qkv:heads": 4, "layers.1.mlp.0": 64},
         ("(LayerNorm)",),
     ),
     "einsum_attention": Member(

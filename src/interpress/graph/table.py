@@ -24,7 +24,8 @@ def render(spaces: Spaces, width: int = 80) -> str:
         table.add_row(*_row(space, cost), style="dim" if space.frozen else "")
     whole = cost()
     summary = (
-        f"{len(spaces.shrinkable)} spaces can shrink, {len(spaces.frozen)} are frozen; "
+        f"{_counted(len(spaces.shrinkable), 'space')} can shrink, "
+        f"{len(spaces.frozen)} {'is' if len(spaces.frozen) == 1 else 'are'} frozen; "
         f"{cost.shrinkable_share():.0%} of {_amount(whole.flops)} FLOPs depend on those that can."
     )
     buffer = io.StringIO()
@@ -51,6 +52,10 @@ def _short(weights: tuple[str, ...]) -> str:
     )
     more = f" +{len(modules) - 2}" if len(modules) > 2 else ""
     return ", ".join(modules[:2]) + more
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _amount(number: int) -> str:
