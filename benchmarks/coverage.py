@@ -62,7 +62,7 @@ def halves(space: Any) -> Tensor:
     for cell in space.cells.unique().tolist():
         members = torch.nonzero(space.cells == cell).reshape(-1)
         kept.append(members[: len(members) * max(1, shares // 2) // shares])
-    return torch.cat(kept)
+    return torch.cat(kept).sort().values
 
 
 def ours(name: str, source: str, device: str) -> Row:
@@ -95,7 +95,7 @@ def ours(name: str, source: str, device: str) -> Row:
 
 def torch_pruning(name: str, source: str, device: str) -> Row:
     """The peer: half of the channels by L1 magnitude, the classifier left alone, no hand edits."""
-    import torch_pruning as peer  # type: ignore[import-not-found]
+    import torch_pruning as peer
 
     model, x = build(name, source)
     model, x = model.to(device).eval(), x.to(device)

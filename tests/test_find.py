@@ -89,7 +89,7 @@ def test_shares_of_flops() -> None:
     assert spaces.cost({"0": 3, "2": 1}).flops == 2 * 3 * (12 + 3 + 4)
     assert spaces.cost({"0": 3}).parameters == 4 * 3 + 3 + 3 * 2 + 2 + 2 * 4 + 4
     assert spaces.cost({"0": 3}).activation_bytes == 4 * 3 * (3 + 3 + 2 + 2 + 4)
-    with pytest.raises(ArgumentError, match="width 9 is outside of 1 to 8"):
+    with pytest.raises(ArgumentError, match="width 9 is not one of 1 to 8 in steps of 1"):
         spaces.cost({"0": 9})
 
 

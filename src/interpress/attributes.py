@@ -39,13 +39,10 @@ def _convolution(module: Any) -> dict[str, int]:
 
 
 def _norm(module: Any) -> dict[str, int]:
-    vector = module.weight if module.weight is not None else module.running_mean
-    return {} if vector is None else {"num_features": len(vector)}
+    return {"num_features": len(module.weight)}
 
 
 def _group_norm(module: Any) -> dict[str, int]:
-    if module.weight is None:
-        return {}
     channels = len(module.weight)
     own = module.num_groups == module.num_channels
     return {"num_channels": channels} | ({"num_groups": channels} if own else {})
@@ -68,7 +65,7 @@ def refresh(spaces: Spaces, cut: Cut, smaller: nn.Module, choices: Choices | Non
     modules = dict(smaller.named_modules())
     for module in modules.values():
         for kind, sizes in KNOWN:
-            if isinstance(module, kind):
+            if isinstance(module, kind) and getattr(module, "weight", None) is not None:
                 for name, size in sizes(module).items():
                     setattr(module, name, size)
                 break

@@ -85,9 +85,12 @@ class CostModel:
         shares = {}
         for name, width in widths.items():
             space = self._spaces[name]
-            if not 1 <= width <= space.size:
+            if width not in space.widths():
+                allowed = space.widths()
+                why = f"; it is frozen: {space.frozen}" if space.frozen else ""
                 raise ArgumentError(
-                    f"space {name!r}: width {width} is outside of 1 to {space.size}"
+                    f"space {name!r}: width {width} is not one of {allowed[0]} to {allowed[-1]} "
+                    f"in steps of {space.step}{why}"
                 )
             shares[self._spaces.index(space)] = Fraction(width, space.size)
         return shares

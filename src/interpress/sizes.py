@@ -8,6 +8,7 @@ it fits every instance; that rarely leaves more than one.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ def observe(spaces: Spaces, widths: Mapping[str, int]) -> Sizes:
                 continue
             after, involved = cost.length(value, dim, shares)
             place: Source = (*source, dim)
-            own[place] = Seen(before, after, involved & shares.keys())
+            own[place] = Seen(before, after, frozenset(involved & shares.keys()))
 
     for name, value in spaces.trace.weights.items():
         module, _, local = name.rpartition(".")
@@ -88,7 +89,10 @@ def options(spaces: Spaces, sizes: Sizes, known: tuple[type[nn.Module], ...]) ->
     kinds: dict[type[nn.Module], list[str]] = {}
     modules = dict(spaces.graph.model.named_modules())
     for name, module in modules.items():
-        if not isinstance(module, known):
+        holds = any(
+            True for _ in (*module.parameters(recurse=False), *module.buffers(recurse=False))
+        )
+        if not (isinstance(module, known) and holds):
             kinds.setdefault(type(module), []).append(name)
     found = []
     for kind, names in kinds.items():
@@ -182,3 +186,26 @@ def conflicts(found: Options, sizes: Sizes) -> set[frozenset[int]]:
         if len(union) > 1:
             together.add(union)
     return together
+
+
+def shared(spaces: Spaces, found: Options, sizes: Sizes) -> set[frozenset[int]]:
+    """Different spaces that all change sizes which one slot fits, module by module."""
+    together = set()
+    modules = dict(spaces.graph.model.named_modules())
+    for name in found.modules:
+        number = read(modules[name], found.slot)
+        sets = {s.spaces for s in sizes.get(name, {}).values() if s.before == number and s.spaces}
+        if len(sets) > 1:
+            together.add(frozenset().union(*sets))
+    return together
+
+
+_SIZE_WORDS = re.compile(
+    r"chan|feat|dim|width|hidden|head|size|plane|embed|inner|filter|unit|group|split|^n[fx]$"
+    r"|^[cdhk]_?(in|out|model|kv|ff|inner|state)?$"
+)
+
+
+def names_a_size(slot: Slot) -> bool:
+    """Whether an attribute's name says that it is a width, a number of heads or the like."""
+    return _SIZE_WORDS.search(slot.attribute.lower()) is not None

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from interpress.errors import ArgumentError
+from interpress.errors import ArgumentError, SurgeryError
 from interpress.graph.labels import Layer
 from interpress.graph.spaces import Spaces
 from interpress.graph.taps import Absorber, Tap
@@ -31,6 +31,12 @@ class Cut:
     def __init__(self, spaces: Spaces, kept: Kept, T: Interpolations | None = None) -> None:
         self.spaces = spaces
         self.kept = {name: spaces[name].check(index) for name, index in kept.items()}
+        self._unordered = {
+            name
+            for name, index in kept.items()
+            if (given := torch.as_tensor(index).cpu()).dtype != torch.bool
+            and not torch.equal(given.reshape(-1), self.kept[name])
+        }
         self.masks: dict[int, Tensor] = {}
         for name, index in self.kept.items():
             space = spaces[name]
@@ -66,11 +72,16 @@ class Cut:
             known = ", ".join(repr(tap) for tap in self.spaces.taps)
             raise ArgumentError(f"there is no tap {name!r}; the taps are {known}")
         tap = self.spaces.taps[name]
+        self._check_order(tap)
         expected = (len(self.columns(tap)), tap.size)
         if tuple(matrix.shape) != expected:
             raise ArgumentError(
                 f"tap {name!r}: T is {tuple(matrix.shape)}, but {expected[0]} of {tap.size} "
                 f"channels are kept there; pass T of shape {expected}"
+            )
+        if expected[0] == tap.size:
+            raise ArgumentError(
+                f"tap {name!r} loses no channel, so that its T would do nothing; leave it out"
             )
         if not bool(torch.isfinite(matrix).all()):
             raise ArgumentError(f"tap {name!r}: T holds NaN or Inf; measure it on finite data")
@@ -82,6 +93,15 @@ class Cut:
                 "them up; leave these entries zero"
             )
         return matrix
+
+    def _check_order(self, tap: Tap) -> None:
+        for index in self.spaces.membership.spaces_in(tap.labels):
+            space = self.spaces[index]
+            if space.name in self._unordered:
+                raise ArgumentError(
+                    f"space {space.name!r}: kept is not in ascending order, but the rows of T are; "
+                    "sort both: order = kept.argsort(), then kept[order] and T[order]"
+                )
 
 
 def shrink(spaces: Spaces, kept: Kept, T: Interpolations | None = None) -> nn.Module:
@@ -211,4 +231,10 @@ def copied(model: nn.Module, changed: Mapping[str, Tensor]) -> nn.Module:
         for key, value in vars(old).items():
             setattr(new, key, copy.deepcopy(value))
         memo[id(old)] = new
-    return copy.deepcopy(model, memo)
+    try:
+        return copy.deepcopy(model, memo)
+    except Exception as problem:
+        raise SurgeryError(
+            f"{type(model).__name__} cannot be copied ({type(problem).__name__}: {problem}); take "
+            "what cannot be copied (locks, files, generators) out of its attributes first"
+        ) from problem

@@ -22,9 +22,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from interpress.attributes import KNOWN_TYPES, Choices, refresh
+from interpress.errors import DataError
 from interpress.graph.capture import evaluation
 from interpress.graph.spaces import ChannelSpace, Spaces
-from interpress.sizes import Options, Sizes, conflicts, observe, options
+from interpress.sizes import Options, Sizes, conflicts, names_a_size, observe, options, shared
 from interpress.surgery import Cut, carve, copied
 from interpress.verify import Proof, prove
 
@@ -52,7 +53,7 @@ def _last_of_every_cell(space: ChannelSpace, share: int, shares: int) -> Tensor:
     for cell in space.cells.unique().tolist():
         members = torch.nonzero(space.cells == cell).reshape(-1)
         kept.append(members[-(len(members) * share // shares) :])
-    return torch.cat(kept)
+    return torch.cat(kept).sort().values
 
 
 def random_T(cut: Cut, seed: int = 0) -> dict[str, Tensor]:
@@ -106,9 +107,19 @@ class _Shapes:
             if failure is not None:
                 failure, choices = self._choose(names)
             if failure is None:
-                return replace(self.spaces, choices=self._modest(names, choices))
-            self._freeze(failure, names)
+                self.spaces = replace(self.spaces, choices=self._modest(names, choices))
+                failure = self._fails_alone(names)
+            if failure is None:
+                return self.spaces
+            if not self._tie(failure, names):
+                self._freeze(failure, names)
         return self.spaces
+
+    def _fails_alone(self, names: list[str]) -> _Failure | None:
+        """The first failure of a space by itself, of those that share a number with others."""
+        choices = dict(self.spaces.choices)
+        failures = (self._run([name], choices) for name in self.entangled(names))
+        return next((failure for failure in failures if failure is not None), None)
 
     def alternatives(self, names: list[str]) -> Iterator[Choices]:
         """Other sources for numbers that several changing sizes fit, if they run as well.
@@ -117,23 +128,39 @@ class _Shapes:
         """
         found, _ = self._options(names)
         settled = dict(self.spaces.choices)
+        unused = dict.fromkeys((one.slot for one in found), None)
+        if self._run(names, settled | unused) is None:
+            yield settled | unused
         others = [
             (one.slot, source)
             for one in found
             for source in one.sources
-            if source not in (None, settled.get(one.slot)) and len(one.sources) > 2
+            if source != settled.get(one.slot)
         ]
-        for count in (2, 1):
+        for count in (1, 2):
             for picks in itertools.islice(itertools.combinations(others, count), _MOST_PAIRS):
                 choices = settled | dict(picks)
                 if len(dict(picks)) == count and self._run(names, choices) is None:
                     yield choices
 
+    def entangled(self, names: list[str]) -> list[str]:
+        """Spaces that share a number of some module with others, and might not know it."""
+        found, sizes = self._options(names)
+        chosen = dict(self.spaces.choices)
+        groups = [
+            group
+            for one in found
+            if chosen.get(one.slot, one.sources[0]) is not None
+            for group in shared(self.spaces, one, sizes)
+        ]
+        members = {index for group in groups for index in group}
+        return [name for name in names if self.spaces.index(self.spaces[name]) in members]
+
     def _modest(self, names: list[str], choices: Choices) -> Choices:
-        """Leave numbers alone that the code does not use and that may mean something else."""
+        """Leave numbers alone that the code does not use, unless their name says a size."""
         found, _ = self._options(names)
         for one in found:
-            if one.doubtful and choices[one.slot] is not None:
+            if choices[one.slot] is not None and (one.doubtful or not names_a_size(one.slot)):
                 fewer = choices | {one.slot: None}
                 if self._run(names, fewer) is None:
                     choices = fewer
@@ -290,25 +317,48 @@ class _Values:
         self.spaces = spaces
 
     def settle(self) -> Spaces:
+        _check_finite(self.spaces)
         names = [space.name for space in self.spaces.shrinkable]
-        if not names or self._holds(names):
+        if not names or (self._holds(names) and self._alone_too(names)):
             return self.spaces
+        if self._rescale(names) or self._rechoose(names):
+            return self.spaces
+        while names and not (self._holds(names) and self._alone_too(names)):
+            self.spaces = self.spaces.freeze(self._culprits(names))
+            names = [space.name for space in self.spaces.shrinkable]
+        return self.spaces
+
+    def _alone_too(self, names: list[str]) -> bool:
+        """Spaces that one number of a module may follow must also be right by themselves."""
+        return all(self._holds([name]) for name in _Shapes(self.spaces).entangled(names))
+
+    def _rescale(self, names: list[str]) -> bool:
+        """The code may divide by the square root of the width it finds: try so, tap by tap."""
         plain = self.spaces
-        rescaled = frozenset(
-            tap.name for tap in plain.taps.values() if tap.of_activations and not tap.gain
-        )
-        if rescaled:  # the code may divide by the square root of the width it finds
-            self.spaces = replace(plain, rescaled=rescaled)
-            if self._holds(names):
-                return self.spaces
-            self.spaces = plain
+        taps = [t for t in plain.taps.values() if t.of_activations and not t.gain]
+        self.spaces = replace(plain, rescaled=frozenset(tap.name for tap in taps))
+        if not taps or not self._holds(names):
+            rescaled = set()
+            for tap in taps:
+                own = [s.name for s in plain.shrinkable if tap.name in s.taps and not s.heads]
+                self.spaces = plain
+                if own and not self._holds(own):
+                    rescaled.add(tap.name)
+            self.spaces = replace(plain, rescaled=frozenset(rescaled))
+            if not rescaled or not self._holds(names):
+                self.spaces = plain
+                return False
+        return True
+
+    def _rechoose(self, names: list[str]) -> bool:
+        """Other sources for the numbers that modules keep."""
+        plain = self.spaces
         for choices in _Shapes(plain).alternatives(names):
             self.spaces = replace(plain, choices=choices)
-            if self._holds(names):
-                return self.spaces
+            if self._holds(names) and self._alone_too(names):
+                return True
         self.spaces = plain
-        culprits = self._search(names)
-        return self.spaces.freeze(culprits)
+        return False
 
     def _prove(self, names: list[str]) -> Proof | str:
         kept = trial_kept(self.spaces, names)
@@ -322,8 +372,22 @@ class _Values:
     def _holds(self, names: list[str]) -> bool:
         return bool(proof := self._prove(names)) and isinstance(proof, Proof)
 
+    def _culprits(self, names: list[str]) -> dict[str, str]:
+        """Spaces that fail alone; if none does, the one without which those before it hold."""
+        entangled = _Shapes(self.spaces).entangled(names)
+        alone = self._search(names) | {
+            name: "it cannot shrink by itself" for name in entangled if not self._holds([name])
+        }
+        if alone:
+            return alone
+        low, high = 1, len(names)
+        while low < high:  # the shortest beginning that fails ends with a culprit
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self._holds(names[:middle]) else (low, middle)
+        return {names[high - 1]: "its surgery cannot be proved together with others'"}
+
     def _search(self, names: list[str]) -> dict[str, str]:
-        """The spaces that fail, found by halving."""
+        """The spaces that fail by themselves, found by halving."""
         proof = self._prove(names)
         if isinstance(proof, Proof) and proof:
             return {}
@@ -332,6 +396,15 @@ class _Values:
             return {names[0]: f"its surgery cannot be proved ({seen})"}
         half = len(names) // 2
         return self._search(names[:half]) | self._search(names[half:])
+
+
+def _check_finite(spaces: Spaces) -> None:
+    for tensor in spaces.graph.run():
+        if tensor.is_floating_point() and bool(tensor.isnan().any()):
+            raise DataError(
+                "the model's output on the example holds NaN, so that nothing can be proved about "
+                "it; check its weights, or pass another example"
+            )
 
 
 def _shrunk_shapes(cut: Cut) -> dict[str, tuple[int, ...]]:

@@ -27,7 +27,7 @@ def halved(space: ChannelSpace, seed: int) -> Tensor:
         members = torch.nonzero(space.cells == cell).reshape(-1)
         order = torch.randperm(len(members), generator=generator)
         kept.append(members[order[: len(members) * share // shares]])
-    return torch.cat(kept)
+    return torch.cat(kept).sort().values
 
 
 def plant(spaces: Spaces, kept: dict[str, Tensor]) -> None:

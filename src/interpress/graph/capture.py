@@ -35,9 +35,9 @@ def capture(model: nn.Module, example: Any) -> Graph:
     network = unwrap(model)
     inputs = Example.of(example)
     _check(network, inputs)
-    with evaluation(network), torch.no_grad():
-        network_inputs = _two_examples(network, inputs)
-        program = _export(network, network_inputs)
+    with evaluation(network), _unwritten(network), torch.no_grad():
+        inputs = _two_examples(network, inputs)
+        program = _export(network, inputs)
     return _to_graph(network, program, inputs)
 
 
@@ -68,6 +68,18 @@ def evaluation(model: nn.Module) -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fastpath)
         for module, mode in modes:
             module.training = mode
+
+
+@contextlib.contextmanager
+def _unwritten(model: nn.Module) -> Iterator[None]:
+    """Buffers that a forward writes into get their values back."""
+    before = {buffer: buffer.clone() for buffer in model.buffers()}
+    try:
+        yield
+    finally:
+        for buffer, value in before.items():
+            if not torch.equal(buffer, value):
+                buffer.copy_(value)
 
 
 def _check(model: nn.Module, example: Example) -> None:
@@ -211,12 +223,17 @@ class _Tensors:
 def _flatten(module: fx.GraphModule) -> list[fx.Node]:
     """The nodes of the graph with mode-changing regions inlined."""
     flat = fx.Graph()
-    _copy_into(flat, module, None)
+    _copy_into(flat, module, None, None)
+    for node in reversed(list(flat.nodes)):  # checks of the captured types, which may change
+        if not node.users and "_assert_tensor_metadata" in str(node.target):
+            flat.erase_node(node)
     used = {operand for node in flat.nodes for operand in node.all_input_nodes}
     return [node for node in flat.nodes if node.op != "get_attr" or node in used]
 
 
-def _copy_into(flat: fx.Graph, module: fx.GraphModule, operands: list[Any] | None) -> Any:
+def _copy_into(
+    flat: fx.Graph, module: fx.GraphModule, operands: list[Any] | None, autocast: Any
+) -> Any:
     copies: dict[fx.Node, Any] = {}
     remaining = iter(operands or [])
     for node in module.graph.nodes:
@@ -233,18 +250,19 @@ def _copy_into(flat: fx.Graph, module: fx.GraphModule, operands: list[Any] | Non
             inner = [
                 copies[arg] if isinstance(arg, fx.Node) else arg for arg in node.args[start + 1 :]
             ]
-            copies[node] = _copy_into(flat, body, inner)
+            region = node.args[:4] if "autocast" in node.target._name else autocast
+            copies[node] = _copy_into(flat, body, inner, region)
         elif node.target is operator.getitem and isinstance(copies[node.args[0]], tuple | list):
             copies[node] = copies[node.args[0]][node.args[1]]
         else:
             copies[node] = flat.node_copy(node, copies.__getitem__)
+            copies[node].meta["captured"] = node.name
+            if autocast is not None and autocast[2]:
+                copies[node].meta["autocast"] = autocast
             if node.op == "get_attr":
                 copies[node].meta["attribute"] = getattr(module, node.target)
     return None
 
 
 def _is_transparent(node: fx.Node) -> bool:
-    name = getattr(node.target, "_name", None)
-    if node.op != "call_function" or name not in _TRANSPARENT:
-        return False
-    return name != "wrap_with_autocast" or node.args[2] is False
+    return node.op == "call_function" and getattr(node.target, "_name", None) in _TRANSPARENT

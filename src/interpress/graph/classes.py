@@ -10,7 +10,8 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from interpress.graph.trace import Trace
+from interpress.graph.labels import Layer
+from interpress.graph.trace import Grid, Trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,19 +35,37 @@ def classify(trace: Trace) -> Classes:
         is_slab[ids] = True
     edges = [(a, b) for a, b in trace.same if a.numel()]
     fine = _components(trace.size, edges)
-    channel, joined = fine, 0
+    channel = fine
+    united: dict[int, tuple[Tensor, Tensor]] = {}
     while True:
         whole = _attached(trace, channel, is_slab)
-        extra = []
-        for grid in trace.grids:
-            for slab in grid.slabs:
-                if slab.inner and bool(whole[channel[slab.labels]].any()):
-                    joint, label = torch.broadcast_tensors(grid.joint, slab.labels)
-                    extra.append((joint.reshape(-1), label.reshape(-1)))
-        if len(extra) == joined:
+        parallel = torch.zeros_like(whole)
+        for labels in trace.parallel:
+            parallel[channel[labels.reshape(-1)]] = True
+        before = len(united)
+        for number, grid in enumerate(trace.grids):
+            slab = _leaving_whole(grid, channel, whole, parallel)
+            if slab is not None and number not in united:
+                joint, label = torch.broadcast_tensors(grid.joint, slab.labels)
+                united[number] = (joint.reshape(-1), label.reshape(-1))
+        if len(united) == before:
             return Classes(fine, channel, is_slab)
-        joined = len(extra)
-        channel = _components(trace.size, edges + extra)
+        channel = _components(trace.size, edges + list(united.values()))
+
+
+def _leaving_whole(grid: Grid, channel: Tensor, whole: Tensor, parallel: Tensor) -> Layer | None:
+    """The slab of a grid whose members can only leave together, if there is one.
+
+    Usually single channels leave along the innermost dim. Where that dim numbers heads, as in
+    `(dims, heads)`, only whole slabs of another dim can.
+    """
+    inner = next((slab for slab in grid.slabs if slab.inner), None)
+    if inner is None:
+        return None
+    if not bool(parallel[channel[inner.labels]].any()):
+        return inner if bool(whole[channel[inner.labels]].any()) else None
+    others = [s for s in grid.slabs if not bool(parallel[channel[s.labels]].any())]
+    return others[-1] if others else None
 
 
 def _attached(trace: Trace, channel: Tensor, is_slab: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,6 +80,12 @@ class Graph:
         named = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
         return {name: named[name].detach() for name in self.weights.values()}
 
+    def _fresh_parameters(self) -> dict[str, Tensor]:
+        """As `parameters`, with buffers copied, because a forward may write into those."""
+        buffers = {name for name, _ in self.model.named_buffers()}
+        named = self.parameters()
+        return {name: t.clone() if name in buffers else t for name, t in named.items()}
+
     def run(
         self,
         example: Any = None,
@@ -86,26 +93,31 @@ class Graph:
         watch: Watch | None = None,
         see: Callable[[fx.Node, Any], None] | None = None,
         dtype: torch.dtype | None = None,
+        before_decisions: bool = False,
     ) -> list[Tensor]:
         """Execute the graph and return the output tensors, flat.
 
         `watch` may change the arguments of a node before it runs, `see` looks at its result.
-        With `dtype` everything floating is computed in it.
+        With `dtype` everything floating is computed in it. With `before_decisions`, an output
+        that is not floating (a class, a mask) is replaced by the floating values it comes from.
         """
 
         def cast(tensor: Tensor) -> Tensor:
             return tensor.to(dtype) if dtype is not None and tensor.is_floating_point() else tensor
 
         values: dict[fx.Node, Any] = {}
-        weights = self.parameters()
+        weights = self._fresh_parameters()
         inputs = iter(self._flat_inputs(example))
         last_use = self._last_use()
+        wanted = self._scores() if before_decisions and self.decides else ()
+        scores: dict[fx.Node, Tensor] = {}
         for node in self.nodes:
             if node.op == "placeholder":
-                if node.name in self.weights:
-                    value = cast(weights[self.weights[node.name]])
-                elif node.name in self.constants:
-                    value = self.constants[node.name]
+                name = captured_name(node)
+                if name in self.weights:
+                    value = cast(weights[self.weights[name]])
+                elif name in self.constants:
+                    value = self.constants[name]
                     value = cast(value) if isinstance(value, Tensor) else value
                 else:
                     value = next(inputs)
@@ -114,7 +126,9 @@ class Graph:
                 value = node.meta["attribute"]
                 value = cast(value) if isinstance(value, Tensor) else value
             elif node.op == "output":
-                result = fx.node.map_arg(node.args[0], values.__getitem__)
+                result: Any = fx.node.map_arg(node.args[0], values.__getitem__)
+                if wanted:
+                    return [scores[score] for score in wanted]
                 return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
             else:
                 args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
@@ -122,14 +136,42 @@ class Graph:
                     args, kwargs = _retype((args, kwargs), dtype)
                 if watch is not None:
                     args, kwargs = watch(node, args, kwargs)
-                with torch.no_grad():
+                with torch.no_grad(), _region(node):
                     value = _callable(node)(*args, **kwargs)
             values[node] = value
+            if node in wanted:
+                scores[node] = value.clone()
             if see is not None:
                 see(node, value)
             for done in last_use.get(node, ()):
                 del values[done]
         raise AssertionError("a graph ends with its output node")
+
+    @property
+    def decides(self) -> bool:
+        """Whether some output is a tensor of whole numbers or truth values."""
+        leaves = pytree.tree_leaves(self.nodes[-1].args[0])
+        return any(isinstance(leaf, fx.Node) and _floats(leaf) is False for leaf in leaves)
+
+    def _scores(self) -> tuple[fx.Node, ...]:
+        """The floating values that outputs are, or were decided from."""
+        found: dict[fx.Node, None] = {}
+        queue = [n for n in pytree.tree_leaves(self.nodes[-1].args[0]) if isinstance(n, fx.Node)]
+        seen = set(queue)
+        while queue:
+            node = queue.pop(0)
+            if _floats(node):
+                found[node] = None
+                continue
+            fresh = [operand for operand in node.all_input_nodes if operand not in seen]
+            seen.update(fresh)
+            queue += fresh
+        return tuple(found)
+
+    @property
+    def autocasts(self) -> bool:
+        """Whether some of it runs under autocast."""
+        return any("autocast" in node.meta for node in self.nodes)
 
     @property
     def casts(self) -> bool:
@@ -152,6 +194,24 @@ class Graph:
                 ends.setdefault(node, []).append(operand)
         return ends
 
+    def _check_shapes(self, leaves: list[Any]) -> None:
+        """Refuse inputs of a shape that the captured operators were not made for."""
+        nodes = {captured_name(node): node for node in self.nodes if node.op == "placeholder"}
+        for name, leaf in zip(self.inputs, leaves, strict=True):
+            captured = nodes[name].meta.get("val")
+            if not isinstance(leaf, Tensor) or not isinstance(captured, Tensor):
+                continue
+            expected = [size if isinstance(size, int) else None for size in captured.shape]
+            fits = len(expected) == leaf.ndim and all(
+                size in (None, own) for size, own in zip(expected, leaf.shape, strict=True)
+            )
+            if not fits:
+                shown = ", ".join("any" if size is None else str(size) for size in expected)
+                raise DataError(
+                    f"input {name!r} has shape {tuple(leaf.shape)}, but the model was captured for "
+                    f"({shown}); use inputs of that shape, or capture with such an example"
+                )
+
     def _flat_inputs(self, example: Any) -> list[Any]:
         inputs = self.example if example is None else Example.of(example)
         tree = (inputs.args, dict(inputs.kwargs))
@@ -164,7 +224,20 @@ class Graph:
         if spec != self.in_spec and set(inputs.kwargs) == set(self.example.kwargs):
             ordered = {name: inputs.kwargs[name] for name in self.example.kwargs}
             leaves = pytree.tree_leaves((inputs.args, ordered))
+        self._check_shapes(leaves)
         return leaves
+
+
+def _floats(node: fx.Node) -> bool | None:
+    """Whether a node is a floating tensor; None if it is no tensor at all."""
+    value = node.meta.get("val")
+    return value.is_floating_point() if isinstance(value, Tensor) else None
+
+
+def _region(node: fx.Node) -> contextlib.AbstractContextManager[Any]:
+    """The autocast region a node was captured in, if any."""
+    options = node.meta.get("autocast")
+    return contextlib.nullcontext() if options is None else torch.autocast(*options)
 
 
 def _callable(node: fx.Node) -> Callable[..., Any]:
@@ -179,6 +252,11 @@ def _retype(arguments: Any, dtype: torch.dtype) -> Any:
 
 def _is_float(leaf: Any) -> bool:
     return isinstance(leaf, torch.dtype) and leaf.is_floating_point
+
+
+def captured_name(node: fx.Node) -> str:
+    """A placeholder's name in the exported program."""
+    return str(node.meta.get("captured", node.name))
 
 
 def module_of(node: fx.Node) -> str:

@@ -121,13 +121,25 @@ def mix(op: Op, value: Value, dims: Iterable[int], why: str = "mixes its channel
     for layer in value.layers:
         for dim in mixed & set(layer.support):
             op.trace.freeze(_finest(value, layer, dim).labels, f"{op.where} {why}")
+            for slab in value.layers:  # what is beside it can only leave whole
+                if slab.slab and not layer.slab and slab.support[0] in set(layer.support) - mixed:
+                    op.trace.attached.append(slab.labels.reshape(-1))
     return value.layers
 
 
 def without(layers: Layers, dims: Iterable[int], ndim: int) -> Layers:
     """Only the layers that do not vary along `dims`."""
     gone = {dim % ndim for dim in dims} if ndim else set()
-    return tuple(layer for layer in layers if not gone & set(layer.support))
+    spanning = {
+        dim for la in layers if not la.slab and gone & set(la.support) for dim in la.support
+    }
+    return tuple(
+        replace(layer, slab=False, inner=False)  # all that is left of channels that spanned more
+        if layer.slab and layer.inner and set(layer.support) <= spanning
+        else layer
+        for layer in layers
+        if not gone & set(layer.support)
+    )
 
 
 @dataclass(frozen=True)
@@ -224,7 +236,7 @@ def _record_reads(
             continue
         pair = torch.broadcast_tensors(layer.labels, twin.labels)
         groups = sum(dim < len(batch) for dim in {*layer.support, *twin.support})
-        aligned = [_rows(labels, groups) for labels in pair]
+        aligned = _distinct(*(_rows(labels, groups) for labels in pair))
         sides = [
             _side(operand, "".join(letters[dim] for dim in own.support), rows)
             for operand, own, rows in zip(operands, (layer, twin), aligned, strict=True)
@@ -236,6 +248,15 @@ def _rows(labels: Tensor, groups: int) -> Tensor:
     """(blocks, positions), over the dims along which there is something to tell apart."""
     squeezed = labels.reshape([size for size in labels.shape if size > 1])
     return squeezed.reshape(squeezed.shape[:groups].numel(), -1)
+
+
+def _distinct(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Pairs of rows, each only once: a batch merged with the heads repeats them."""
+    first: dict[tuple[int, ...], int] = {}
+    for index, row in enumerate(torch.cat([a, b], 1).tolist()):
+        first.setdefault(tuple(row), index)
+    kept = torch.tensor(list(first.values()))
+    return a[kept], b[kept]
 
 
 def _side(operand: Operand, letters: str, aligned: Tensor) -> Side:

@@ -53,8 +53,16 @@ class ChannelSpace:
 
     def check(self, kept: Tensor | Sequence[int]) -> Tensor:
         """`kept` as sorted indices, or an error that says what is wrong with it."""
-        index = torch.as_tensor(kept, dtype=torch.long).reshape(-1).cpu()
         where = f"space {self.name!r}"
+        given = torch.as_tensor(kept).reshape(-1).cpu()
+        if given.dtype == torch.bool and given.numel() == self.size:
+            given = torch.nonzero(given).reshape(-1)
+        if given.numel() and (given.is_floating_point() or given.dtype == torch.bool):
+            raise ArgumentError(
+                f"{where}: kept is {given.dtype} of {given.numel()}; pass whole numbers, or a mask "
+                f"of {self.size}"
+            )
+        index = given.long()
         if index.numel() == 0:
             raise ArgumentError(f"{where}: nothing is kept; keep at least {self.step} channels")
         if int(index.min()) < 0 or int(index.max()) >= self.size:
@@ -188,17 +196,21 @@ def spaces_of(graph: Graph, freeze: Iterable[str] = ()) -> Spaces:
 
 
 def _freeze_by_name(trace: Trace, patterns: tuple[str, ...]) -> None:
-    modules = [name for name, _ in trace.graph.model.named_modules()]
+    model = trace.graph.model
+    modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
+    tensors: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
+    tensors |= dict(model.named_buffers(remove_duplicate=False))
+    canonical = {id(tensors[name]): name for name in trace.weights}
     for pattern in patterns:
-        if not any(_matches(name, pattern) for name in [*modules, *trace.weights]):
+        if not any(_matches(name, pattern) for name in [*modules[1:], *tensors]):
             raise ArgumentError(
                 f"freeze pattern {pattern!r} matches no module; module names look like "
                 f"{', '.join(repr(name) for name in modules[1:4])}"
             )
-        for weight, value in trace.weights.items():
-            if _matches(weight, pattern):
-                for layer in value.layers:
-                    trace.freeze(layer.labels, f"{weight} is frozen by the pattern {pattern!r}")
+        for name, tensor in tensors.items():
+            if _matches(name, pattern) and id(tensor) in canonical:
+                for layer in trace.weights[canonical[id(tensor)]].layers:
+                    trace.freeze(layer.labels, f"{name} is frozen by the pattern {pattern!r}")
 
 
 def _matches(name: str, pattern: str) -> bool:

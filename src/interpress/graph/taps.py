@@ -27,6 +27,8 @@ class Site:
     dims: tuple[int, ...]
     places: Tensor
     """(repeats, columns): flat position over `dims`; a flattened channel repeats over space."""
+    fold: tuple[int, int] | None = None
+    """A dim that merges the batch with something of this length, which alone counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,22 +66,49 @@ class Tap:
     def columns(self, operand: Tensor, site: Site) -> Tensor:
         """`Z`: the operand as rows by columns, (rows * repeats, columns)."""
         places = site.places.to(operand.device)
-        return _as_matrix(operand, site.dims)[:, places].reshape(-1, self.size)
+        operand, dims = _unfolded(operand, site)
+        return _as_matrix(operand, dims)[:, places].reshape(-1, self.size)
 
     def replaced(self, operand: Tensor, site: Site, kept: Tensor, T: Tensor) -> Tensor:
         """The operand with every column replaced by its interpolation from the kept ones."""
-        matrix = _as_matrix(operand, site.dims)
+        whole = operand.shape
+        operand, dims = _unfolded(operand, site)
+        matrix = _as_matrix(operand, dims)
         places = site.places.to(operand.device)
         Z = matrix[:, places]  # (rows, repeats, n)
         matrix = matrix.clone()
         kept, T = kept.to(Z.device), T.to(Z)
         matrix[:, places] = Z[..., kept] @ T  # (rows, repeats, k) @ (k, n)
-        rest = [dim for dim in range(operand.ndim) if dim not in site.dims]
-        shape = [operand.shape[dim] for dim in rest] + [operand.shape[dim] for dim in site.dims]
+        rest = [dim for dim in range(operand.ndim) if dim not in dims]
+        shape = [operand.shape[dim] for dim in rest] + [operand.shape[dim] for dim in dims]
         order = [0] * operand.ndim
-        for place, dim in enumerate([*rest, *site.dims]):
+        for place, dim in enumerate([*rest, *dims]):
             order[dim] = place
-        return matrix.reshape(shape).permute(order)
+        return matrix.reshape(shape).permute(order).reshape(whole)
+
+
+def _unfolded(operand: Tensor, site: Site) -> tuple[Tensor, tuple[int, ...]]:
+    """The operand with a dim that merges the batch split in two, and the dims as they are then."""
+    if site.fold is None:
+        return operand, site.dims
+    where, length = site.fold
+    dims = tuple(dim + 1 if dim >= where else dim for dim in site.dims)
+    return operand.unflatten(where, (-1, length)), dims
+
+
+def _folding(side: Side) -> tuple[tuple[int, int] | None, Tensor] | None:
+    """How to undo the merging of the batch into one of the dims, and the labels without it."""
+    varying = [dim for dim in side.dims if dim in side.value.varying]
+    if not varying:
+        return None, side.labels
+    axis = side.dims.index(varying[0])
+    rows = side.labels.movedim(axis, 0)
+    for length in range(1, len(rows)):
+        if len(rows) % length == 0:
+            once = rows[:length]
+            if torch.equal(rows, once.repeat(len(rows) // length, *[1] * (rows.ndim - 1))):
+                return (varying[0], length), once.movedim(0, axis)
+    return None
 
 
 def _as_matrix(operand: Tensor, dims: tuple[int, ...]) -> Tensor:
@@ -319,8 +348,11 @@ def _site(chosen: _Chosen, first: Side, number: dict[int, int]) -> Site | None:
     own = chosen.tapped
     pairs = zip(own.aligned.reshape(-1).tolist(), first.aligned.reshape(-1).tolist(), strict=True)
     to_first = dict(pairs)
+    folding = _folding(own)
+    if folding is None:
+        return None
     places: dict[int, list[int]] = {}
-    for position, label in enumerate(own.labels.reshape(-1).tolist()):
+    for position, label in enumerate(folding[1].reshape(-1).tolist()):
         if label == FIXED:
             continue
         if to_first.get(label) not in number:
@@ -330,4 +362,4 @@ def _site(chosen: _Chosen, first: Side, number: dict[int, int]) -> Site | None:
     if len(places) != len(number) or len(lengths) != 1:
         return None
     table = torch.tensor([places[column] for column in range(len(number))]).T
-    return Site(chosen.read.op, own.argument, own.dims, table)
+    return Site(chosen.read.op, own.argument, own.dims, table, folding[0])

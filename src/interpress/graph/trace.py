@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from interpress.graph.graph import Graph, module_of
+from interpress.graph.graph import Graph, captured_name, module_of
 from interpress.graph.labels import FIXED, Layer, Layers, tidy
 
 
@@ -203,7 +203,7 @@ def follow(graph: Graph) -> Trace:
 
 
 def _placeholder(trace: Trace, node: fx.Node, tensor: Any, parameters: dict[str, Tensor]) -> Any:
-    name = trace.graph.weights.get(node.name)
+    name = trace.graph.weights.get(captured_name(node))
     if name is None:
         return _plain(tensor)
     if name not in trace.weights:

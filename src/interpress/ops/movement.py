@@ -82,6 +82,15 @@ def cat(op: Op) -> Layers:
     return join(op, values, dim)
 
 
+@rule("aten.hstack", "aten.vstack", linear=True)
+def side_by_side(op: Op) -> Layers:
+    """Values one after the other along dim 1, or dim 0."""
+    values = op.inputs()
+    dim = 1 if op.family == "aten.hstack" and len(values[0].shape) > 1 else 0
+    op.linear = not any(layer.labels.shape[dim] > 1 for v in values for layer in v.layers)
+    return join(op, values, dim)
+
+
 @rule("aten.stack", linear=True)
 def stack(op: Op) -> Layers:
     """Values along a new dim."""

@@ -79,11 +79,39 @@ def addmm(op: Op) -> Layers:
 
 @flops("aten.matmul", "aten.mm", "aten.bmm", "aten.addmm", "aten.baddbmm", "aten.mv", "aten.dot")
 def matmul_flops(op: Op) -> list[Term]:
-    """Two per output element and summed position; vector products are not counted."""
+    """Two per output element and summed position; products with a vector are not counted."""
     first, second = _NAMES[op.family]
-    if min(len(op[first].shape), len(op[second].shape)) == 1 and op.family != "aten.matmul":
+    if len(op[second].shape) == 1:
         return []
     return [(2, (*_all(op.outputs[0]), (op[first], len(op[first].shape) - 1)))]
+
+
+def _tensordot_letters(op: Op) -> tuple[str, str, str]:
+    x, y = op.inputs()
+    n, m = len(x.shape), len(y.shape)
+    pairs = {d % n: e % m for d, e in zip(op["dims_self"], op["dims_other"], strict=True)}
+    first = string.ascii_lowercase[:n]
+    second = list(string.ascii_uppercase[:m])
+    for d, e in pairs.items():
+        second[e] = first[d]
+    out = [le for d, le in enumerate(first) if d not in pairs]
+    return first, "".join(second), "".join(out + [le for le in second if le.isupper()])
+
+
+@rule("aten.tensordot")
+def tensordot(op: Op) -> Layers:
+    """A sum over several pairs of dims."""
+    first, second, out = _tensordot_letters(op)
+    return contract(
+        op, Operand("self", op["self"], first), Operand("other", op["other"], second), out
+    )
+
+
+@flops("aten.tensordot")
+def tensordot_flops(op: Op) -> list[Term]:
+    """Two per output element and summed position."""
+    n = len(op["self"].shape)
+    return [(2, (*_all(op.outputs[0]), *((op["self"], dim % n) for dim in op["dims_self"])))]
 
 
 @rule("aten.einsum")
@@ -140,4 +168,6 @@ def einsum_flops(op: Op) -> list[Term]:
             if value.shape[dim] > place[letter][0].shape[place[letter][1]]:
                 place[letter] = (value, dim)
     summed = [le for le in place if le not in out and all(le in word for word in letters)]
+    if not summed:  # a plain product, element by element
+        return []
     return [(2, tuple(place[letter] for letter in [*out, *summed]))]

@@ -6,8 +6,12 @@ from interpress.graph.labels import Layers
 from interpress.graph.trace import Op
 from interpress.ops.registry import Term, flops, rule
 
+_LAYERS = ("aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu")
+_CELLS = ("aten.lstm_cell", "aten.gru_cell", "aten.rnn_tanh_cell", "aten.rnn_relu_cell")
+_OUTPUTS = {"aten.lstm": 3, "aten.lstm_cell": 2}
 
-@rule("aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu")
+
+@rule(*_LAYERS, *_CELLS)
 def recurrent(op: Op) -> list[Layers]:
     """Inputs, weights and states freeze; the outputs are new values that no rule follows."""
     for value in op.inputs():
@@ -15,10 +19,10 @@ def recurrent(op: Op) -> list[Layers]:
             op.trace.produced += [la.labels for la in value.channels() if la.support == (0,)]
         for layer in value.layers:
             op.trace.freeze(layer.labels, f"{op.where} feeds its channels back (recurrent)")
-    return [()] * (3 if op.family == "aten.lstm" else 2)
+    return [()] * _OUTPUTS.get(op.family, 1 if op.family in _CELLS else 2)
 
 
-@flops("aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu")
+@flops(*_LAYERS, *_CELLS)
 def recurrent_flops(op: Op) -> list[Term]:
     """Every weight matrix once per step and example."""
     x, *others = op.inputs()

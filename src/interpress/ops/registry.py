@@ -14,6 +14,7 @@ operator costs, as products of dims. An operator without a rule freezes what it 
 from __future__ import annotations
 
 import importlib
+import logging
 import pkgutil
 from collections.abc import Callable
 from functools import cache
@@ -31,6 +32,7 @@ Term = tuple[int, tuple[tuple[Value, int], ...]]
 """A cost: an integer times the sizes of some dims."""
 Flops = Callable[[Op], list[Term]]
 
+_LOG = logging.getLogger(__name__)
 _RULES: dict[str, tuple[Rule, bool]] = {}
 _FLOPS: dict[str, Flops] = {}
 
@@ -67,7 +69,11 @@ def apply_rule(op: Op, tensors: list[Tensor]) -> list[Layers]:
     if found is None:
         return _unknown(op, tensors)
     function, op.linear = found
-    result: Any = function(op)
+    try:
+        result: Any = function(op)
+    except Exception as problem:  # a rule that does not fit freezes, like no rule at all
+        _LOG.warning("the rule for %s failed: %r", op.where, problem)
+        return _unknown(op, tensors)
     return result if isinstance(result, list) else [result]
 
 
@@ -93,6 +99,7 @@ def _find(op: Op) -> tuple[Rule, bool] | None:
 
 
 def _unknown(op: Op, tensors: list[Tensor]) -> list[Layers]:
+    op.linear = False
     for value in op.inputs():
         for layer in value.layers:
             op.trace.freeze(layer.labels, f"{op.where} is an operator interpress does not know")
