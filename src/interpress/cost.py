@@ -138,7 +138,10 @@ class CostModel:
     def _size(self, value: Value, dim: int) -> Size:
         key = (id(value), dim)
         if key not in self._sizes:
-            self._sizes[key] = dim_size(value, dim, self._spaces.membership, self._spaces)
+            size = dim_size(value, dim, self._spaces.membership, self._spaces)
+            if self._spaces.graph.doubled and dim in value.varying:
+                size = tuple((count // 2, spaces) for count, spaces in size)
+            self._sizes[key] = size
         return self._sizes[key]
 
 

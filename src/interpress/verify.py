@@ -93,8 +93,10 @@ def prove(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> 
             expected = projected(spaces, cut, inputs)
         with _same_randomness():
             got = _outcome(spaces, smaller, inputs)
-        eps = max(torch.finfo(t.dtype).eps for t in got if t.is_floating_point())
-        tolerance = float(eps) ** 0.5
+        types = {t.dtype for t in got if t.is_floating_point()}
+        if spaces.graph.autocasts:
+            types.add(torch.bfloat16)
+        tolerance = float(max(torch.finfo(kind).eps for kind in types)) ** 0.5
     return Proof(_difference(got, expected), tolerance)
 
 

@@ -36,9 +36,10 @@ def capture(model: nn.Module, example: Any) -> Graph:
     inputs = Example.of(example)
     _check(network, inputs)
     with evaluation(network), _unwritten(network), torch.no_grad():
-        inputs = _two_examples(network, inputs)
-        program = _export(network, inputs)
-    return _to_graph(network, program, inputs)
+        captured = _two_examples(network, inputs)
+        program = _export(network, captured)
+    graph = _to_graph(network, program, captured)
+    return dataclasses.replace(graph, doubled=captured is not inputs)
 
 
 def unwrap(model: nn.Module) -> nn.Module:

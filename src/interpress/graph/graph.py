@@ -74,6 +74,8 @@ class Graph:
     example: Example
     in_spec: Any
     out_spec: Any
+    doubled: bool = False
+    """Whether the example is the user's batch of one, twice."""
 
     def parameters(self) -> dict[str, Tensor]:
         """The model's parameters and buffers that the graph uses, by name."""
@@ -201,7 +203,7 @@ class Graph:
             captured = nodes[name].meta.get("val")
             if not isinstance(leaf, Tensor) or not isinstance(captured, Tensor):
                 continue
-            expected = [size if isinstance(size, int) else None for size in captured.shape]
+            expected = [fixed_size(size) for size in captured.shape]
             fits = len(expected) == leaf.ndim and all(
                 size in (None, own) for size, own in zip(expected, leaf.shape, strict=True)
             )
@@ -252,6 +254,13 @@ def _retype(arguments: Any, dtype: torch.dtype) -> Any:
 
 def _is_float(leaf: Any) -> bool:
     return isinstance(leaf, torch.dtype) and leaf.is_floating_point
+
+
+def fixed_size(size: Any) -> int | None:
+    """A captured size as a number, or None where torch.export left it open."""
+    if isinstance(size, int):
+        return size
+    return size.node.maybe_as_int()
 
 
 def captured_name(node: fx.Node) -> str:

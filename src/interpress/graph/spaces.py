@@ -15,7 +15,7 @@ from torch import Tensor
 from interpress.cost import CostModel
 from interpress.errors import ArgumentError
 from interpress.graph.classes import classify
-from interpress.graph.graph import Graph
+from interpress.graph.graph import Graph, captured_name
 from interpress.graph.grouping import Draft, Grouping
 from interpress.graph.membership import Membership, membership_of
 from interpress.graph.taps import Tap, TapFinder
@@ -123,6 +123,16 @@ class Spaces(Sequence[ChannelSpace]):
     def names(self) -> list[str]:
         """The names of all spaces, in order."""
         return [space.name for space in self.all]
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Parameters that evaluation never touches; what only training runs is left as it is."""
+        used = {
+            self.graph.weights.get(captured_name(node))
+            for node in self.graph.nodes
+            if node.op == "placeholder" and node.users
+        }
+        return tuple(name for name, _ in self.graph.model.named_parameters() if name not in used)
 
     @property
     def shrinkable(self) -> list[ChannelSpace]:

@@ -28,6 +28,12 @@ def render(spaces: Spaces, width: int = 80) -> str:
         f"{len(spaces.frozen)} {'is' if len(spaces.frozen) == 1 else 'are'} frozen; "
         f"{cost.shrinkable_share():.0%} of {_amount(whole.flops)} FLOPs depend on those that can."
     )
+    if spaces.unused:
+        shown = ", ".join(spaces.unused[:3]) + (", ..." if len(spaces.unused) > 3 else "")
+        summary += (
+            f" {_counted(len(spaces.unused), 'parameter')} not used in evaluation ({shown}): left "
+            "alone, and what only training runs may no longer fit."
+        )
     buffer = io.StringIO()
     console = Console(file=buffer, width=width, force_terminal=False, color_system=None)
     console.print(table)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from interpress.graph.graph import Graph, captured_name, module_of
+from interpress.graph.graph import Graph, captured_name, fixed_size, module_of
 from interpress.graph.labels import FIXED, Layer, Layers, tidy
 
 
@@ -205,7 +205,10 @@ def follow(graph: Graph) -> Trace:
 def _placeholder(trace: Trace, node: fx.Node, tensor: Any, parameters: dict[str, Tensor]) -> Any:
     name = trace.graph.weights.get(captured_name(node))
     if name is None:
-        return _plain(tensor)
+        value = _plain(tensor)
+        if isinstance(value, Value):
+            (value.varying,) = _varying(node, 1)
+        return value
     if name not in trace.weights:
         shape = tuple(parameters[name].shape)
         trace.weights[name] = Value(
@@ -243,7 +246,7 @@ def _varying(node: fx.Node, count: int) -> list[frozenset[int]]:
     shapes = [tuple(leaf.shape) for leaf in recorded if isinstance(leaf, Tensor)]
     if len(shapes) != count:
         return [frozenset()] * count
-    return [frozenset(d for d, n in enumerate(s) if not isinstance(n, int)) for s in shapes]
+    return [frozenset(d for d, n in enumerate(s) if fixed_size(n) is None) for s in shapes]
 
 
 def _bind(node: fx.Node, args: Any, kwargs: Any) -> dict[str, Any]:
