@@ -409,3 +409,42 @@ def test_nothing_vanishes_without_a_reason(middle) -> None:
 
     spaces = find_spaces(Net(), torch.randn(3, 4))
     assert any("a.weight" in space.producers and space.frozen for space in spaces)
+
+
+def test_zeros_do_not_hide_mistakes() -> None:
+    class Zero(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.o = nn.Linear(4, 8), nn.Linear(8, 4), nn.Linear(4, 3)
+            self.gamma = nn.Parameter(torch.zeros(4))
+            nn.init.zeros_(self.o.weight)
+
+        def forward(self, x):
+            h = self.a(x).relu()
+            return self.o(x + self.gamma * self.b(h / h.shape[-1]))
+
+    spaces = find_spaces(Zero(), torch.randn(3, 4))
+    assert "cannot be proved" in str(spaces["a"].frozen)
+
+
+@pytest.mark.cuda
+def test_devices_may_be_mixed() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU beside the CPU")
+
+    class Split(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 8), nn.Linear(8, 6).cuda()
+            self.o = nn.Linear(6, 3)
+
+        def forward(self, x):
+            h = self.b(self.a(x).relu().to("cuda")).relu()
+            return self.o(h.cpu())
+
+    spaces = find_spaces(Split(), torch.randn(3, 4))
+    assert shrinkable(spaces) == {"a", "b"}
+    kept = {name: halved(spaces[name], seed=1) for name in ("a", "b")}
+    small = shrink(spaces, kept, random_T(Cut(spaces, kept)))
+    assert small.b.weight.is_cuda
+    assert not small.a.weight.is_cuda

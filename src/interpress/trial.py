@@ -310,6 +310,23 @@ def _silent() -> Iterator[None]:
         logger.setLevel(level)
 
 
+def perturbed(model: nn.Module, seed: int = 0) -> nn.Module:
+    """A copy with noise on all parameters, so that none is zero or special.
+
+    The projection identity holds for any weights; layers that start at zero would hide mistakes.
+    """
+    copy = copied(model, {})
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in copy.parameters():
+            if parameter.is_floating_point():
+                typical = float(parameter.double().square().mean().sqrt())
+                noise = torch.randn(parameter.shape, generator=generator)
+                size = 0.1 * typical if typical > 1e-3 else 0.05
+                parameter.add_((size * noise).to(parameter))
+    return copy
+
+
 class _Values:
     """The part of the trial that needs values: the projection identity."""
 
@@ -317,7 +334,14 @@ class _Values:
         self.spaces = spaces
 
     def settle(self) -> Spaces:
+        """The spaces that hold, tried on a copy with perturbed weights."""
+        graph = self.spaces.graph
         _check_finite(self.spaces)
+        if self.spaces.shrinkable:
+            self.spaces = replace(self.spaces, graph=replace(graph, model=perturbed(graph.model)))
+        return replace(self._settled(), graph=graph)
+
+    def _settled(self) -> Spaces:
         names = [space.name for space in self.spaces.shrinkable]
         if not names or (self._holds(names) and self._alone_too(names)):
             return self.spaces

@@ -178,9 +178,10 @@ def test_wrappers_are_looked_through() -> None:
     assert unwrap(torch.compile(model, backend="eager")) is model
     assert unwrap(torch.compile(nn.DataParallel(model), backend="eager")) is model
     for wrapped in (nn.DataParallel(model), torch.compile(model, backend="eager")):
-        assert find_spaces(wrapped, torch.randn(3, 6)).names == ["0", "3"]
+        x = torch.randn(3, 6).to(model[0].weight.device)
+        assert find_spaces(wrapped, x).names == ["0", "3"]
     model.compile(backend="eager")
-    assert find_spaces(model, torch.randn(3, 6)).names == ["0", "3"]
+    assert find_spaces(model, x).names == ["0", "3"]
 
 
 def test_distributed_data_parallel_is_looked_through(tmp_path, monkeypatch) -> None:
