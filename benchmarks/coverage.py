@@ -6,7 +6,8 @@
 Every network is analysed, half of every shrinkable space is removed with a random `T`, and the
 result is proved by the projection identity. With `--torchvision`, Torch-Pruning (where installed)
 is asked in the same run for half of all channels of the same networks, without hand edits. Each
-network runs in a process of its own, with a time limit.
+network runs in a process of its own, with a time limit. Weights are random, and perturbed so that
+none is zero.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def build(name: str, source: str) -> tuple[nn.Module, Tensor]:
         import torchvision
 
         weights = torchvision.models.get_model_weights(name).DEFAULT
-        size = weights.transforms().crop_size[0]
+        size = 224 if name.startswith("vit") else weights.transforms().crop_size[0]
         options = {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
         return torchvision.models.get_model(name, **options), torch.randn(2, 3, size, size)
     from tests.zoo import attention, classic, residual
@@ -51,6 +52,7 @@ def build(name: str, source: str) -> tuple[nn.Module, Tensor]:
         "densenet121": lambda: classic.DenseNet((6, 12, 24, 16), 32, 64, 1000, patch=True),
         "swin_t": lambda: attention.Swin(224, 4, 7, 96, (2, 2, 6, 2), (3, 6, 12, 24), 1000),
         "vit_b_16": lambda: attention.ViT(224, 16, 768, 12, 12, 1000),
+        "tiny": lambda: residual.ResNet(residual.Bottleneck, (1, 1), 4, stem="large"),
     }
     return makers[name](), torch.randn(2, 3, 224, 224)
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from benchmarks import linalg
+from benchmarks import coverage, linalg
 
 
 def test_linalg_benchmark_writes_its_table(tmp_path: Path) -> None:
@@ -28,3 +28,30 @@ def test_the_figures_in_the_documents_are_those_of_the_result_files() -> None:
             ours, theirs = judged["ours"], judged["scipy_qr"]
             for norm in ("spectral", "frobenius"):
                 assert ours[norm] is None or ours[norm] <= 1.001 * theirs[norm]
+
+
+def test_coverage_benchmark_writes_its_table(tmp_path: Path) -> None:
+    coverage.main(["--only", "tiny", "--out", str(tmp_path)])
+    report = json.loads((tmp_path / "coverage-ours.json").read_text())
+    (row,) = report["networks"]
+    assert row["network"] == "tiny"
+    assert row["ours"]["proved"]
+    assert row["ours"]["share"] == 1.0
+    assert "| tiny | " in (tmp_path / "coverage-ours.md").read_text()
+
+
+def test_a_network_that_takes_too_long_is_stopped_and_said_so() -> None:
+    row = coverage.isolated("ours", ("tiny", "ours", "cpu"), limit=0.01, threads=1)
+    assert row == {"failed": "no result in 0 s"}
+    failed = coverage.isolated("ours", ("nonsense", "ours", "cpu"), limit=60, threads=1)
+    assert "KeyError" in failed["failed"]
+
+
+def test_the_coverage_page_shows_the_result_files() -> None:
+    page = (coverage.RESULTS.parents[1] / "docs" / "coverage.md").read_text()
+    for source in ("ours", "torchvision"):
+        table = (coverage.RESULTS / f"coverage-{source}.md").read_text()
+        assert table in page, f"docs/coverage.md does not show coverage-{source}.md as it is"
+        report = json.loads((coverage.RESULTS / f"coverage-{source}.json").read_text())
+        assert table == coverage.markdown(report)
+        assert all(row["ours"]["proved"] for row in report["networks"])

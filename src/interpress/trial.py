@@ -336,7 +336,11 @@ class _Values:
     def settle(self) -> Spaces:
         """The spaces that hold, tried on a copy with perturbed weights."""
         graph = self.spaces.graph
-        _check_finite(self.spaces)
+        if not self.spaces.trace.finite:
+            raise DataError(
+                "the model's output on the example holds NaN, so that nothing can be proved about "
+                "it; check its weights, or pass another example"
+            )
         if self.spaces.shrinkable:
             self.spaces = replace(self.spaces, graph=replace(graph, model=perturbed(graph.model)))
         return replace(self._settled(), graph=graph)
@@ -420,15 +424,6 @@ class _Values:
             return {names[0]: f"its surgery cannot be proved ({seen})"}
         half = len(names) // 2
         return self._search(names[:half]) | self._search(names[half:])
-
-
-def _check_finite(spaces: Spaces) -> None:
-    for tensor in spaces.graph.run():
-        if tensor.is_floating_point() and bool(tensor.isnan().any()):
-            raise DataError(
-                "the model's output on the example holds NaN, so that nothing can be proved about "
-                "it; check its weights, or pass another example"
-            )
 
 
 def _shrunk_shapes(cut: Cut) -> dict[str, tuple[int, ...]]:

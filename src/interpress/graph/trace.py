@@ -133,6 +133,8 @@ class Trace:
     ops: list[Op] = field(default_factory=list)
     weights: dict[str, Value] = field(default_factory=dict)
     outputs: list[Value] = field(default_factory=list)
+    finite: bool = True
+    """Whether no output of the run was NaN."""
     size: int = 1
     slab_ids: list[Tensor] = field(default_factory=list)
 
@@ -189,7 +191,9 @@ def follow(graph: Graph) -> Trace:
         else:
             values[node] = _plain(result)
 
-    graph.run(see=see)
+    trace.finite = not any(
+        t.is_floating_point() and bool(t.isnan().any()) for t in graph.run(see=see)
+    )
     output = graph.nodes[-1]
     leaves = pytree.tree_leaves(
         fx.node.map_arg(output.args[0], values.__getitem__), is_leaf=_is_value
