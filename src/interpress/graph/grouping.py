@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -117,7 +118,7 @@ class Grouping:
 
     def _divide(self, draft: Draft, constraints: list[tuple[Tensor, str]]) -> None:
         """Number the cells: channels that play the same part in every constraint."""
-        draft.classes.sort(key=self._first_label)
+        draft.classes.sort(key=self.first_label)
         if draft.frozen is not None:
             return
         part = dict.fromkeys(draft.classes, 0)
@@ -137,18 +138,17 @@ class Grouping:
                 f"its {max(draft.cells) + 1} blocks of {named} channels cannot shrink alike"
             )
 
-    def _first_label(self, number: int) -> int:
+    def first_label(self, number: int) -> int:
+        """The first label of a class, which says where in the model it begins."""
         return int(self._firsts[number])
 
-    @property
+    @cached_property
     def _firsts(self) -> Tensor:
-        if not hasattr(self, "_first_cache"):
-            count = int(self.classes.channel.max()) + 1
-            firsts = torch.full((count,), self.trace.size)
-            labels = torch.arange(self.trace.size)
-            firsts.scatter_reduce_(0, self.classes.channel, labels, "amin")
-            self._first_cache = firsts
-        return self._first_cache
+        """Per class, its first label."""
+        count = int(self.classes.channel.max()) + 1
+        firsts = torch.full((count,), self.trace.size)
+        labels = torch.arange(self.trace.size)
+        return firsts.scatter_reduce_(0, self.classes.channel, labels, "amin")
 
     def heads(self) -> tuple[list[Draft], Tensor]:
         """Spaces of whole slabs (attention heads), and per label the class of its slab or -1."""
@@ -196,7 +196,7 @@ class Grouping:
             numbers = set(channel[labels.reshape(-1)].tolist())
             met = [draft for draft in drafts if numbers & set(draft.classes)]
             merged = sorted(
-                numbers.union(*(set(draft.classes) for draft in met)), key=self._first_label
+                numbers.union(*(set(draft.classes) for draft in met)), key=self.first_label
             )
             drafts = [draft for draft in drafts if draft not in met]
             drafts.append(Draft(merged, heads=True, cells=[0] * len(merged)))

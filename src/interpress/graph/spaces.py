@@ -197,7 +197,7 @@ def spaces_of(graph: Graph, freeze: Iterable[str] = ()) -> Spaces:
     grouping = Grouping(trace, classes, taps, finder.problems)
     heads, slab_of = grouping.heads()
     drafts = sorted(
-        [*grouping.channels(), *heads], key=lambda d: grouping._first_label(d.classes[0])
+        [*grouping.channels(), *heads], key=lambda d: grouping.first_label(d.classes[0])
     )
     membership = membership_of(drafts, classes.channel, slab_of)
     named = {tap.name: tap for tap in taps}

@@ -1,10 +1,4 @@
-"""Trying a surgery before it is offered: does the model's own code run with fewer channels?
-
-The graph tells which channels could leave. Whether the Python code of a module can follow is found
-out by shrinking every space at once: first on tensors without values, which is cheap and settles
-which attributes have to change, then once with values, by the projection identity. What fails is
-traced to its module and frozen with the reason; the rest goes on.
-"""
+"""The part of a trial that needs no values: does the model's code run with fewer channels?"""
 
 from __future__ import annotations
 
@@ -17,73 +11,24 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from interpress.attributes import KNOWN_TYPES, Choices, refresh
-from interpress.errors import DataError
 from interpress.graph.capture import evaluation
-from interpress.graph.spaces import ChannelSpace, Spaces
+from interpress.graph.spaces import Spaces
 from interpress.sizes import Options, Sizes, conflicts, names_a_size, observe, options, shared
-from interpress.surgery import Cut, carve, copied
-from interpress.verify import Proof, prove
+from interpress.surgery import Cut, copied
+from interpress.trial.inputs import trial_kept, weights_of
 
 _MOST_PAIRS = 20
 
 
-def trial_kept(spaces: Spaces, names: list[str]) -> dict[str, Tensor]:
-    """Some of every cell, never all of it; spaces that share a weight keep different numbers."""
-    kept: dict[str, Tensor] = {}
-    taken: dict[str, set[int]] = {}
-    for index, name in enumerate(names):
-        space = spaces[name]
-        shares = space.size // space.step
-        used = set().union(*(taken.get(weight, set()) for weight in _weights(space)))
-        wishes = [1 + (2 * shares // 3 + index + i) % (shares - 1) for i in range(shares - 1)]
-        share = next((wish for wish in wishes if wish not in used), wishes[0])
-        for weight in _weights(space):
-            taken.setdefault(weight, set()).add(share)
-        kept[name] = _last_of_every_cell(space, share, shares)
-    return kept
-
-
-def _last_of_every_cell(space: ChannelSpace, share: int, shares: int) -> Tensor:
-    kept = []
-    for cell in space.cells.unique().tolist():
-        members = torch.nonzero(space.cells == cell).reshape(-1)
-        kept.append(members[-(len(members) * share // shares) :])
-    return torch.cat(kept).sort().values
-
-
-def random_T(cut: Cut, seed: int = 0) -> dict[str, Tensor]:
-    """Any interpolation proves a surgery: cheap random ones, zero between groups.
-
-    `T` keeps what is kept and adds a random matrix of rank one, in which all entries differ.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    matrices = {}
-    for name, tap in cut.spaces.taps.items():
-        kept = cut.columns(tap)
-        if len(kept) == tap.size:
-            continue
-        row = torch.randn(len(kept), 1, generator=generator, dtype=torch.float64)
-        column = torch.randn(1, tap.size, generator=generator, dtype=torch.float64)
-        T = row * column / max(1.0, len(kept) ** 0.5)
-        T[torch.arange(len(kept)), kept] += 1
-        T[tap.groups[kept][:, None] != tap.groups[None, :]] = 0
-        matrices[name] = T
-    return matrices
-
-
-def settle(spaces: Spaces) -> Spaces:
-    """The spaces with those frozen that the model's code cannot shrink, and the choices made."""
-    spaces = _Shapes(spaces).settle()
-    return _Values(spaces).settle()
-
-
 @dataclass
-class _Failure:
+class Failure:
+    """Where and why a smaller copy did not run."""
+
     modules: list[str]
     """Names of the modules that were running, innermost first."""
     message: str
@@ -92,12 +37,13 @@ class _Failure:
 
 
 @dataclass
-class _Shapes:
-    """The part of the trial that needs no values."""
+class Shapes:
+    """Shrinks everything on tensors that have shapes and no values, and settles what fails."""
 
     spaces: Spaces
 
     def settle(self) -> Spaces:
+        """The spaces whose surgery runs, with the choices that makes it so."""
         if not self.spaces.shrinkable or self._run([], {}) is not None:
             return self.spaces  # code that does not run without values is left to those
         while names := [space.name for space in self.spaces.shrinkable]:
@@ -115,7 +61,7 @@ class _Shapes:
                 self._freeze(failure, names)
         return self.spaces
 
-    def _fails_alone(self, names: list[str]) -> _Failure | None:
+    def _fails_alone(self, names: list[str]) -> Failure | None:
         """The first failure of a space by itself, of those that share a number with others."""
         choices = dict(self.spaces.choices)
         failures = (self._run([name], choices) for name in self.entangled(names))
@@ -172,9 +118,7 @@ class _Shapes:
         sizes = observe(self.spaces, widths)
         return options(self.spaces, sizes, KNOWN_TYPES), sizes
 
-    def _choose(
-        self, names: list[str], *, thorough: bool = True
-    ) -> tuple[_Failure | None, Choices]:
+    def _choose(self, names: list[str], *, thorough: bool = True) -> tuple[Failure | None, Choices]:
         """Let attributes follow other sources until it runs, or gets no further."""
         found, _ = self._options(names)
         choices: Choices = {one.slot: one.sources[0] for one in found}
@@ -192,7 +136,7 @@ class _Shapes:
         return None, choices
 
     def _changes(
-        self, failure: _Failure, found: list[Options], choices: Choices, thorough: bool
+        self, failure: Failure, found: list[Options], choices: Choices, thorough: bool
     ) -> Iterator[Choices]:
         """Other sources for one slot of the classes that were running, or for two at once."""
         modules = dict(self.spaces.graph.model.named_modules())
@@ -210,7 +154,7 @@ class _Shapes:
             both = (dict(pair) for pair in pairs if pair[0][0] != pair[1][0])
             yield from itertools.islice(both, _MOST_PAIRS)
 
-    def _run(self, names: list[str], choices: Choices) -> _Failure | None:
+    def _run(self, names: list[str], choices: Choices) -> Failure | None:
         """Run a smaller copy on tensors that have shapes and no values."""
         graph = self.spaces.graph
         cut = Cut(self.spaces, trial_kept(self.spaces, names))
@@ -233,13 +177,13 @@ class _Shapes:
             return _failure(problem, smaller, steps.count)
         return None
 
-    def _tie(self, failure: _Failure, names: list[str]) -> bool:
+    def _tie(self, failure: Failure, names: list[str]) -> bool:
         """Make one space of those that a running module keeps one number for."""
         modules = dict(self.spaces.graph.model.named_modules())
         kinds = {type(modules[name]) for name in failure.modules}
         found, sizes = self._options(names)
         for one in (one for one in found if one.slot.kind in kinds):
-            trial = _Shapes(self.spaces)
+            trial = Shapes(self.spaces)
             for group in conflicts(one, sizes):
                 members = [self.spaces.all[index] for index in group]
                 channels = [space.name for space in members if not space.heads]
@@ -254,7 +198,7 @@ class _Shapes:
                 return True
         return False
 
-    def _freeze(self, failure: _Failure, names: list[str]) -> None:
+    def _freeze(self, failure: Failure, names: list[str]) -> None:
         """Freeze the spaces that fail by themselves near where it failed, or all of those near."""
         near = self._near(failure, names)
         reasons = {}
@@ -274,14 +218,14 @@ class _Shapes:
                 reasons.setdefault(twin, reasons[name])
         self.spaces = self.spaces.freeze(reasons)
 
-    def _near(self, failure: _Failure, names: list[str]) -> list[str]:
+    def _near(self, failure: Failure, names: list[str]) -> list[str]:
         """The spaces with a weight in the innermost module that has any."""
         for module in failure.modules:
             prefix = f"{module}." if module else ""
             near = [
                 name
                 for name in names
-                if any(weight.startswith(prefix) for weight in _weights(self.spaces[name]))
+                if any(weight.startswith(prefix) for weight in weights_of(self.spaces[name]))
             ]
             if near:
                 return near
@@ -310,122 +254,6 @@ def _silent() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def perturbed(model: nn.Module, seed: int = 0) -> nn.Module:
-    """A copy with noise on all parameters, so that none is zero or special.
-
-    The projection identity holds for any weights; layers that start at zero would hide mistakes.
-    """
-    copy = copied(model, {})
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in copy.parameters():
-            if parameter.is_floating_point():
-                typical = float(parameter.double().square().mean().sqrt())
-                noise = torch.randn(parameter.shape, generator=generator)
-                size = 0.1 * typical if typical > 1e-3 else 0.05
-                parameter.add_((size * noise).to(parameter))
-    return copy
-
-
-class _Values:
-    """The part of the trial that needs values: the projection identity."""
-
-    def __init__(self, spaces: Spaces) -> None:
-        self.spaces = spaces
-
-    def settle(self) -> Spaces:
-        """The spaces that hold, tried on a copy with perturbed weights."""
-        graph = self.spaces.graph
-        if not self.spaces.trace.finite:
-            raise DataError(
-                "the model's output on the example holds NaN, so that nothing can be proved about "
-                "it; check its weights, or pass another example"
-            )
-        if self.spaces.shrinkable:
-            self.spaces = replace(self.spaces, graph=replace(graph, model=perturbed(graph.model)))
-        return replace(self._settled(), graph=graph)
-
-    def _settled(self) -> Spaces:
-        names = [space.name for space in self.spaces.shrinkable]
-        if not names or (self._holds(names) and self._alone_too(names)):
-            return self.spaces
-        if self._rescale(names) or self._rechoose(names):
-            return self.spaces
-        while names and not (self._holds(names) and self._alone_too(names)):
-            self.spaces = self.spaces.freeze(self._culprits(names))
-            names = [space.name for space in self.spaces.shrinkable]
-        return self.spaces
-
-    def _alone_too(self, names: list[str]) -> bool:
-        """Spaces that one number of a module may follow must also be right by themselves."""
-        return all(self._holds([name]) for name in _Shapes(self.spaces).entangled(names))
-
-    def _rescale(self, names: list[str]) -> bool:
-        """The code may divide by the square root of the width it finds: try so, tap by tap."""
-        plain = self.spaces
-        taps = [t for t in plain.taps.values() if t.of_activations and not t.gain]
-        self.spaces = replace(plain, rescaled=frozenset(tap.name for tap in taps))
-        if not taps or not self._holds(names):
-            rescaled = set()
-            for tap in taps:
-                own = [s.name for s in plain.shrinkable if tap.name in s.taps and not s.heads]
-                self.spaces = plain
-                if own and not self._holds(own):
-                    rescaled.add(tap.name)
-            self.spaces = replace(plain, rescaled=frozenset(rescaled))
-            if not rescaled or not self._holds(names):
-                self.spaces = plain
-                return False
-        return True
-
-    def _rechoose(self, names: list[str]) -> bool:
-        """Other sources for the numbers that modules keep."""
-        plain = self.spaces
-        for choices in _Shapes(plain).alternatives(names):
-            self.spaces = replace(plain, choices=choices)
-            if self._holds(names) and self._alone_too(names):
-                return True
-        self.spaces = plain
-        return False
-
-    def _prove(self, names: list[str]) -> Proof | str:
-        kept = trial_kept(self.spaces, names)
-        T = random_T(Cut(self.spaces, kept))
-        cut = Cut(self.spaces, kept, T)
-        try:
-            return prove(self.spaces, cut, carve(cut))
-        except Exception as problem:  # whatever the model's own code raises
-            return _first_line(problem)
-
-    def _holds(self, names: list[str]) -> bool:
-        return bool(proof := self._prove(names)) and isinstance(proof, Proof)
-
-    def _culprits(self, names: list[str]) -> dict[str, str]:
-        """Spaces that fail alone; if none does, the one without which those before it hold."""
-        entangled = _Shapes(self.spaces).entangled(names)
-        alone = self._search(names) | {
-            name: "it cannot shrink by itself" for name in entangled if not self._holds([name])
-        }
-        if alone:
-            return alone
-        low, high = 1, len(names)
-        while low < high:  # the shortest beginning that fails ends with a culprit
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if self._holds(names[:middle]) else (low, middle)
-        return {names[high - 1]: "its surgery cannot be proved together with others'"}
-
-    def _search(self, names: list[str]) -> dict[str, str]:
-        """The spaces that fail by themselves, found by halving."""
-        proof = self._prove(names)
-        if isinstance(proof, Proof) and proof:
-            return {}
-        if len(names) == 1:
-            seen = proof if isinstance(proof, str) else f"difference {proof.difference:.0e}"
-            return {names[0]: f"its surgery cannot be proved ({seen})"}
-        half = len(names) // 2
-        return self._search(names[:half]) | self._search(names[half:])
-
-
 def _shrunk_shapes(cut: Cut) -> dict[str, tuple[int, ...]]:
     """The shapes that weights will have, without computing them."""
     shapes = {}
@@ -440,7 +268,7 @@ def _shrunk_shapes(cut: Cut) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _failure(problem: BaseException, model: nn.Module, progress: int) -> _Failure:
+def _failure(problem: BaseException, model: nn.Module, progress: int) -> Failure:
     names = {id(module): name for name, module in model.named_modules()}
     running: list[str] = []
     frame: TracebackType | None = problem.__traceback__
@@ -449,16 +277,13 @@ def _failure(problem: BaseException, model: nn.Module, progress: int) -> _Failur
         if isinstance(owner, nn.Module) and id(owner) in names:
             running.append(names[id(owner)])
         frame = frame.tb_next
-    return _Failure(list(dict.fromkeys(reversed(running))) or [""], _first_line(problem), progress)
+    return Failure(list(dict.fromkeys(reversed(running))) or [""], first_line(problem), progress)
 
 
-def _first_line(problem: BaseException) -> str:
+def first_line(problem: BaseException) -> str:
+    """The kind of a problem and the first line of what it says."""
     lines = str(problem).strip().splitlines()
     return f"{type(problem).__name__}: {lines[0] if lines else ''}"[:160]
-
-
-def _weights(space: ChannelSpace) -> tuple[str, ...]:
-    return (*space.producers, *space.carriers, *space.consumers)
 
 
 def _twins(

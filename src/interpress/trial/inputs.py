@@ -1,0 +1,75 @@
+"""What to try: widths, interpolations and weights that make mistakes show."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from interpress.graph.spaces import ChannelSpace, Spaces
+from interpress.surgery import Cut, copied
+
+
+def trial_kept(spaces: Spaces, names: list[str]) -> dict[str, Tensor]:
+    """Some of every cell, never all of it; spaces that share a weight keep different numbers."""
+    kept: dict[str, Tensor] = {}
+    taken: dict[str, set[int]] = {}
+    for index, name in enumerate(names):
+        space = spaces[name]
+        shares = space.size // space.step
+        used = set().union(*(taken.get(weight, set()) for weight in weights_of(space)))
+        wishes = [1 + (2 * shares // 3 + index + i) % (shares - 1) for i in range(shares - 1)]
+        share = next((wish for wish in wishes if wish not in used), wishes[0])
+        for weight in weights_of(space):
+            taken.setdefault(weight, set()).add(share)
+        kept[name] = _last_of_every_cell(space, share, shares)
+    return kept
+
+
+def _last_of_every_cell(space: ChannelSpace, share: int, shares: int) -> Tensor:
+    kept = []
+    for cell in space.cells.unique().tolist():
+        members = torch.nonzero(space.cells == cell).reshape(-1)
+        kept.append(members[-(len(members) * share // shares) :])
+    return torch.cat(kept).sort().values
+
+
+def random_T(cut: Cut, seed: int = 0) -> dict[str, Tensor]:
+    """Any interpolation proves a surgery: cheap random ones, zero between groups.
+
+    `T` keeps what is kept and adds a random matrix of rank one, in which all entries differ.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    matrices = {}
+    for name, tap in cut.spaces.taps.items():
+        kept = cut.columns(tap)
+        if len(kept) == tap.size:
+            continue
+        row = torch.randn(len(kept), 1, generator=generator, dtype=torch.float64)
+        column = torch.randn(1, tap.size, generator=generator, dtype=torch.float64)
+        T = row * column / max(1.0, len(kept) ** 0.5)
+        T[torch.arange(len(kept)), kept] += 1
+        T[tap.groups[kept][:, None] != tap.groups[None, :]] = 0
+        matrices[name] = T
+    return matrices
+
+
+def perturbed(model: nn.Module, seed: int = 0) -> nn.Module:
+    """A copy with noise on all parameters, so that none is zero or special.
+
+    The projection identity holds for any weights; layers that start at zero would hide mistakes.
+    """
+    copy = copied(model, {})
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in copy.parameters():
+            if parameter.is_floating_point():
+                typical = float(parameter.double().square().mean().sqrt())
+                noise = torch.randn(parameter.shape, generator=generator)
+                size = 0.1 * typical if typical > 1e-3 else 0.05
+                parameter.add_((size * noise).to(parameter))
+    return copy
+
+
+def weights_of(space: ChannelSpace) -> tuple[str, ...]:
+    """Every weight that makes, carries or reads a space."""
+    return (*space.producers, *space.carriers, *space.consumers)
