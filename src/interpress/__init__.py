@@ -11,6 +11,7 @@ from interpress.errors import (
 from interpress.find import find_spaces
 from interpress.graph.spaces import ChannelSpace, Spaces
 from interpress.linalg import Interpolation, interpolative_decomposition
+from interpress.surgery import shrink
 
 __version__ = "0.1.0"
 
@@ -27,4 +28,5 @@ __all__ = [
     "__version__",
     "find_spaces",
     "interpolative_decomposition",
+    "shrink",
 ]
