@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from interpress.attributes import refresh
 from interpress.errors import ArgumentError, SurgeryError
 from interpress.graph.labels import Layer
 from interpress.graph.spaces import Spaces
@@ -115,8 +116,6 @@ def shrink(spaces: Spaces, kept: Kept, T: Interpolations | None = None) -> nn.Mo
 
 def carve(cut: Cut) -> nn.Module:
     """The smaller network that a checked cut describes."""
-    from interpress.attributes import refresh
-
     own = cut.spaces.graph.parameters()
     rounded = {name: w.to(own[name].dtype, copy=True) for name, w in cut.weights.items()}
     smaller = copied(cut.spaces.graph.model, rounded)

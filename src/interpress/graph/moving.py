@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from interpress.graph.labels import FIXED, Layer, Layers, merged_dims, reshape, tidy
-from interpress.graph.relations import balance
+from interpress.graph.relations import align, balance
 from interpress.graph.trace import Grid, Op, Value
 
 
@@ -105,8 +105,6 @@ def take(op: Op, value: Value, dim: int, index: int) -> Layers:
 
 def join(op: Op, values: Sequence[Value], dim: int) -> Layers:
     """Layers of values laid one after the other along a dim; their other dims are combined."""
-    from interpress.graph.relations import align
-
     dim %= len(values[0].shape)
     sides = [
         replace(value, layers=_apart(value, dim), shape=_with(value.shape, dim, 1))

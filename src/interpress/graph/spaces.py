@@ -18,6 +18,7 @@ from interpress.graph.classes import classify
 from interpress.graph.graph import Graph, captured_name
 from interpress.graph.grouping import Draft, Grouping
 from interpress.graph.membership import Membership, membership_of
+from interpress.graph.table import render
 from interpress.graph.taps import Tap, TapFinder
 from interpress.graph.trace import Trace, follow
 
@@ -168,8 +169,6 @@ class Spaces(Sequence[ChannelSpace]):
         return self.names.index(value.name, start, stop or len(self.all))
 
     def __str__(self) -> str:
-        from interpress.graph.table import render
-
         return render(self)
 
     __repr__ = __str__

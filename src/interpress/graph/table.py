@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from interpress.cost import CostModel
-from interpress.graph.spaces import ChannelSpace, Spaces
+
+if TYPE_CHECKING:
+    from interpress.graph.spaces import ChannelSpace, Spaces
 
 
 def render(spaces: Spaces, width: int = 80) -> str:

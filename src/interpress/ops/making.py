@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interpress.graph.labels import Layers
+from interpress.graph.relations import mix
 from interpress.graph.trace import Op
 from interpress.ops.registry import rule
 
@@ -34,7 +35,5 @@ def numbers(op: Op) -> Layers:
 @rule("aten.tril", "aten.triu")
 def triangle(op: Op) -> Layers:
     """Zeros by position, over the last two dims."""
-    from interpress.graph.relations import mix
-
     x = op["self"]
     return mix(op, x, [-1, -2], "treats its members by position")
