@@ -448,3 +448,61 @@ def test_devices_may_be_mixed() -> None:
     small = shrink(spaces, kept, random_T(Cut(spaces, kept)))
     assert small.b.weight.is_cuda
     assert not small.a.weight.is_cuda
+
+
+def test_weak_signals_do_not_hide_mistakes() -> None:
+    class Faint(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before = nn.Sequential(*(nn.Linear(6, 6, bias=False) for _ in range(4)))
+            self.a, self.d = nn.Linear(6, 10, bias=False), nn.Linear(10, 6, bias=False)
+            self.f = nn.Linear(6, 3)
+            for parameter in self.parameters():
+                nn.init.normal_(parameter, std=0.002)
+
+        def forward(self, x):
+            y = self.a(self.before(x)).relu()
+            return self.f(x + self.d(y * y.shape[-1] ** -0.5))
+
+    assert "cannot be proved" in str(find_spaces(Faint(), torch.randn(3, 6))["a"].frozen)
+
+
+def test_a_result_that_does_not_run_is_an_error() -> None:
+    class Squeeze(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.o = nn.Conv2d(3, 4, 1), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.o(F.adaptive_avg_pool2d(self.a(x), 1).squeeze())
+
+    spaces = find_spaces(Squeeze(), torch.randn(5, 3, 4, 4))
+    assert shrink(spaces, {"a": [1, 2]})
+    with pytest.raises(SurgeryError, match=r"does not run \(RuntimeError.*keep more channels"):
+        shrink(spaces, {"a": [1]})
+
+
+def test_a_weight_read_in_parts() -> None:
+    class Parts(nn.Module):
+        def __init__(self, overlap: bool) -> None:
+            super().__init__()
+            self.a, self.b, self.d = nn.Linear(4, 5), nn.Linear(4, 7), nn.Linear(12, 3)
+            self.overlap = overlap
+
+        def forward(self, x):
+            a, b = self.a(x).relu(), self.b(x).relu()
+            if self.overlap:
+                whole = torch.cat([a, b], -1)
+                return self.d(whole) + F.linear(whole[:, :4], self.d.weight[:, :4])
+            return F.linear(a, self.d.weight[:, :5]) + F.linear(b, self.d.weight[:, 5:])
+
+    every_way(Parts(False), torch.randn(3, 4))
+    assert not every_way(Parts(True), torch.randn(3, 4)).shrinkable
+
+
+def test_dropout_in_place_and_bags_of_embeddings() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(inplace=True), nn.Linear(8, 3))
+    assert shrinkable(every_way(model, torch.randn(3, 4))) == {"0"}
+    bag = nn.Sequential(nn.EmbeddingBag(9, 8), nn.ReLU(), nn.Linear(8, 3))
+    spaces = find_spaces(bag, torch.randint(0, 9, (3, 5)))
+    assert any("aten.embedding_bag at 0" in str(space.frozen) for space in spaces)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from interpress.errors import SurgeryError
+from interpress.errors import InterpressError, SurgeryError
 from interpress.graph.capture import capture, evaluation
 from interpress.graph.graph import Example
 from interpress.graph.spaces import Spaces
@@ -153,11 +153,19 @@ def _check_weights(smaller: nn.Module, cut: Cut) -> None:
 
 def check(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> Proof:
     """As `prove`, and an error where the identity does not hold."""
-    proof = prove(spaces, cut, smaller, example)
+    try:
+        proof = prove(spaces, cut, smaller, example)
+    except InterpressError:
+        raise
+    except Exception as problem:  # whatever the model's own code raises
+        raise SurgeryError(
+            f"the smaller network does not run ({type(problem).__name__}: {problem}); keep more "
+            "channels, or freeze the space that is to blame"
+        ) from problem
     if not proof:
         raise SurgeryError(
             f"the smaller network differs from the projected one by {proof.difference:.1e}, "
-            f"more than {proof.tolerance:.0e}; freeze the space that is to blame"
+            f"more than {proof.tolerance:.0e}; keep more channels, or freeze the space to blame"
         )
     return proof
 

@@ -137,11 +137,17 @@ class TapFinder:
     def find(self) -> list[Tap]:
         """All taps; reads that share a weight share a tap."""
         sides = [self._absorbing_side(read) for read in self.trace.reads]
-        grouped: dict[tuple[str, int], list[_Chosen]] = {}
+        grouped: dict[tuple[str, int], dict[frozenset[int], list[_Chosen]]] = {}
         for chosen in self._with_clear_roles([side for side in sides if side is not None]):
-            key = next((k for k in chosen.weights if k in grouped), chosen.weights[0])
-            grouped.setdefault(key, []).append(chosen)
-        taps = [self._tap(members) for members in grouped.values()]
+            entries = frozenset(chosen.absorbing.aligned.reshape(-1).tolist())
+            grouped.setdefault(chosen.weights[0], {}).setdefault(entries, []).append(chosen)
+        taps = []
+        for parts in grouped.values():
+            if sum(map(len, parts)) == len(frozenset().union(*parts)):
+                taps += [self._tap(members) for members in parts.values()]
+                continue
+            for chosen in (chosen for members in parts.values() for chosen in members):
+                self._give_up(chosen.read, f"{chosen.weights[0][0]} is read in parts that overlap")
         return [tap for tap in taps if tap is not None]
 
     def _with_clear_roles(self, chosen: list[_Chosen]) -> list[_Chosen]:
@@ -346,6 +352,8 @@ def _first_seen(aligned: Tensor) -> tuple[Tensor, Tensor]:
 
 def _site(chosen: _Chosen, first: Side, number: dict[int, int]) -> Site | None:
     own = chosen.tapped
+    if own.aligned.shape != first.aligned.shape:
+        return None
     pairs = zip(own.aligned.reshape(-1).tolist(), first.aligned.reshape(-1).tolist(), strict=True)
     to_first = dict(pairs)
     folding = _folding(own)

@@ -40,7 +40,7 @@ def unchanged(op: Op) -> Layers:
 def dropout(op: Op) -> Layers:
     """Nothing in evaluation mode; a mask per element when it stays on."""
     op.linear = not op["train"]
-    return op["input"].layers
+    return op.inputs()[0].layers
 
 
 @rule("aten.mul", "aten.div")

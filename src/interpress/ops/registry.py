@@ -101,6 +101,8 @@ def _find(op: Op) -> tuple[Rule, bool] | None:
 def _unknown(op: Op, tensors: list[Tensor]) -> list[Layers]:
     op.linear = False
     for value in op.inputs():
+        if value.weight:  # so that its channels are listed, with the reason
+            op.trace.produced += [layer.labels for layer in value.channels()]
         for layer in value.layers:
             op.trace.freeze(layer.labels, f"{op.where} is an operator interpress does not know")
     return [() for _ in tensors]

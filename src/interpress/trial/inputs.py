@@ -65,7 +65,8 @@ def perturbed(model: nn.Module, seed: int = 0) -> nn.Module:
             if parameter.is_floating_point():
                 typical = float(parameter.double().square().mean().sqrt())
                 noise = torch.randn(parameter.shape, generator=generator)
-                size = 0.1 * typical if typical > 1e-3 else 0.05
+                inputs = parameter.numel() // len(parameter) if parameter.ndim > 1 else 25
+                size = max(0.1 * typical, 0.5 * inputs**-0.5)  # nothing fades away on its way
                 parameter.add_((size * noise).to(parameter))
     return copy
 
