@@ -57,21 +57,11 @@ def build(name: str, source: str) -> tuple[nn.Module, Tensor]:
     return makers[name](), torch.randn(2, 3, 224, 224)
 
 
-def halves(space: Any) -> Tensor:
-    """The first half of every cell."""
-    shares = space.size // space.step
-    kept = []
-    for cell in space.cells.unique().tolist():
-        members = torch.nonzero(space.cells == cell).reshape(-1)
-        kept.append(members[: len(members) * max(1, shares // 2) // shares])
-    return torch.cat(kept).sort().values
-
-
 def ours(name: str, source: str, device: str) -> Row:
     """Analysis time, what can shrink, and whether half of it, removed, is proved right."""
     from interpress import find_spaces
     from interpress.surgery import Cut, carve
-    from interpress.trial import perturbed, random_T
+    from interpress.trial import last_of_every_cell, perturbed, random_T
     from interpress.verify import prove
 
     model, x = build(name, source)
@@ -79,7 +69,10 @@ def ours(name: str, source: str, device: str) -> Row:
     start = time.perf_counter()
     spaces = find_spaces(model, x)
     taken = time.perf_counter() - start
-    kept = {space.name: halves(space) for space in spaces.shrinkable}
+    kept = {
+        space.name: last_of_every_cell(space, max(1, space.size // space.step // 2))
+        for space in spaces.shrinkable
+    }
     cut = Cut(spaces, kept, random_T(Cut(spaces, kept)))
     proof = prove(spaces, cut, carve(cut))
     small = spaces.cost({key: len(index) for key, index in kept.items()})

@@ -35,7 +35,7 @@ def capture(model: nn.Module, example: Any) -> Graph:
     network = unwrap(model)
     inputs = Example.of(example)
     _check(network, inputs)
-    with evaluation(network), _unwritten(network), torch.no_grad():
+    with evaluation(network), _unwritten(network), torch.random.fork_rng(), torch.no_grad():
         captured = _two_examples(network, inputs)
         program = _export(network, captured)
     graph = _to_graph(network, program, captured)
@@ -198,7 +198,6 @@ def _to_graph(model: nn.Module, program: ExportedProgram, example: Example) -> G
         model=model,
         example=example,
         in_spec=program.call_spec.in_spec,
-        out_spec=program.call_spec.out_spec,
     )
 
 

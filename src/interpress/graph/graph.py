@@ -73,7 +73,6 @@ class Graph:
     model: nn.Module
     example: Example
     in_spec: Any
-    out_spec: Any
     doubled: bool = False
     """Whether the example is the user's batch of one, twice."""
 

@@ -188,7 +188,8 @@ def _union(first: ChannelSpace, second: ChannelSpace) -> ChannelSpace:
 def spaces_of(graph: Graph, freeze: Iterable[str] = ()) -> Spaces:
     """The channel spaces of a captured graph, as the graph alone tells."""
     patterns = (freeze,) if isinstance(freeze, str) else tuple(freeze)
-    trace = follow(graph)
+    with torch.random.fork_rng():  # a forward may draw numbers; the user's stay as they were
+        trace = follow(graph)
     _freeze_by_name(trace, patterns)
     classes = classify(trace)
     finder = TapFinder(trace, classes)

@@ -17,7 +17,7 @@ from interpress.ops.registry import rule
     "aten.log_sigmoid", "aten.softplus", "aten.softshrink", "aten.hardshrink", "aten.threshold",
     "aten.rrelu", "aten.square", "aten.where", "aten.clamp", "aten.clamp_min", "aten.clamp_max",
     "aten.masked_fill", "aten.nan_to_num", "aten.rsub", "aten.floor_divide", "aten.lerp",
-    "aten.addcmul", "aten.addcdiv", "aten.copy", "aten.result_type", "aten.fill",
+    "aten.addcmul", "aten.addcdiv", "aten.copy", "aten.fill",
     "aten.logical_not", "aten.logical_and", "aten.logical_or", "aten.__and__", "aten.__or__",
     "aten.true_divide", "aten.divide", "aten.multiply", "aten.subtract",
 )  # fmt: skip

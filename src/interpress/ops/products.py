@@ -60,7 +60,6 @@ _NAMES = {
     "aten.dot": ("self", "tensor"),
     "aten.addmm": ("mat1", "mat2"),
     "aten.baddbmm": ("batch1", "batch2"),
-    "aten.addbmm": ("batch1", "batch2"),
 }
 
 

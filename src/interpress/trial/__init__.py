@@ -9,11 +9,11 @@ traced to its module and frozen with the reason; the rest goes on.
 from __future__ import annotations
 
 from interpress.graph.spaces import Spaces
-from interpress.trial.inputs import perturbed, random_T, trial_kept
+from interpress.trial.inputs import last_of_every_cell, perturbed, random_T, trial_kept
 from interpress.trial.shapes import Shapes
 from interpress.trial.values import Values
 
-__all__ = ["perturbed", "random_T", "settle", "trial_kept"]
+__all__ = ["last_of_every_cell", "perturbed", "random_T", "settle", "trial_kept"]
 
 
 def settle(spaces: Spaces) -> Spaces:

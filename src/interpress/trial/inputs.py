@@ -21,11 +21,13 @@ def trial_kept(spaces: Spaces, names: list[str]) -> dict[str, Tensor]:
         share = next((wish for wish in wishes if wish not in used), wishes[0])
         for weight in weights_of(space):
             taken.setdefault(weight, set()).add(share)
-        kept[name] = _last_of_every_cell(space, share, shares)
+        kept[name] = last_of_every_cell(space, share)
     return kept
 
 
-def _last_of_every_cell(space: ChannelSpace, share: int, shares: int) -> Tensor:
+def last_of_every_cell(space: ChannelSpace, share: int) -> Tensor:
+    """The last `share` of as many parts as a space can be cut into, in every cell."""
+    shares = space.size // space.step
     kept = []
     for cell in space.cells.unique().tolist():
         members = torch.nonzero(space.cells == cell).reshape(-1)

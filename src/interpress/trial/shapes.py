@@ -171,7 +171,14 @@ class Shapes:
         inputs = graph.example.map(mode.from_tensor)
         steps = _Steps()
         try:
-            with _silent(), mode, evaluation(smaller), torch.no_grad(), steps:
+            with (
+                _silent(),
+                torch.random.fork_rng(),
+                mode,
+                evaluation(smaller),
+                torch.no_grad(),
+                steps,
+            ):
                 inputs.call(smaller)
         except Exception as problem:  # whatever the model's own code raises
             return _failure(problem, smaller, steps.count)
