@@ -73,6 +73,16 @@ class CostModel:
             touched += cost if any(free & set(s) for size in term[1] for _, s in size) else 0
         return touched / total if total else 0.0
 
+    def largest_activation(self) -> int:
+        """Bytes of the largest value an operator makes, for the example."""
+        return max((self._evaluate(term, {}) for term in self._activations), default=0)
+
+    def meter(self, resource: str) -> Meter:
+        """A fast counter of FLOPs or parameters, for the search of widths."""
+        terms = self._flops if resource == "flops" else self._weights
+        fixed = 0 if resource == "flops" else self._fixed
+        return Meter(self._spaces, terms, fixed)
+
     def length(
         self, value: Value, dim: int, shares: Mapping[int, Fraction]
     ) -> tuple[int, frozenset[int]]:
@@ -143,6 +153,56 @@ class CostModel:
                 size = tuple((count // 2, spaces) for count, spaces in size)
             self._sizes[key] = size
         return self._sizes[key]
+
+
+class Meter:
+    """What a network costs at given widths, and what a change of one of them saves."""
+
+    def __init__(
+        self, spaces: Spaces, terms: list[tuple[int, tuple[Size, ...]]], fixed: int
+    ) -> None:
+        self._sizes = {space.name: space.size for space in spaces}
+        self._number = {space.name: index for index, space in enumerate(spaces)}
+        self._terms = terms
+        self._fixed = fixed
+        self._of: dict[str, list[int]] = {name: [] for name in self._sizes}
+        names = list(self._sizes)
+        for place, (_, sizes) in enumerate(terms):
+            for index in {space for size in sizes for _, own in size for space in own}:
+                self._of[names[index]].append(place)
+
+    def total(self, widths: Mapping[str, int]) -> float:
+        """The cost with these spaces at these widths and all others whole."""
+        shares = self._shares(widths)
+        return self._fixed + sum(self._value(term, shares) for term in self._terms)
+
+    def saved(self, widths: Mapping[str, int], name: str, width: int) -> float:
+        """How much less it costs with one space at another width."""
+        before = self._shares(widths)
+        after = {**before, self._number[name]: width / self._sizes[name]}
+        touched = [self._terms[place] for place in self._of[name]]
+        return sum(self._value(term, before) - self._value(term, after) for term in touched)
+
+    def neighbours(self, name: str) -> set[str]:
+        """The spaces whose savings change with this one's width; itself among them."""
+        places = set(self._of[name])
+        return {other for other, own in self._of.items() if places & set(own)} | {name}
+
+    def _shares(self, widths: Mapping[str, int]) -> dict[int, float]:
+        return {self._number[name]: width / self._sizes[name] for name, width in widths.items()}
+
+    @staticmethod
+    def _value(term: tuple[int, tuple[Size, ...]], shares: Mapping[int, float]) -> float:
+        result = float(term[0])
+        for size in term[1]:
+            length = 0.0
+            for count, spaces in size:
+                part = float(count)
+                for space in spaces:
+                    part *= shares.get(space, 1.0)
+                length += part
+            result *= length
+        return result
 
 
 def _length(size: Size, shares: Mapping[int, Fraction]) -> int:

@@ -19,8 +19,8 @@ from torch.utils import _pytree as pytree
 from interpress.errors import InterpressError, SurgeryError
 from interpress.graph.capture import capture, evaluation
 from interpress.graph.graph import Example
+from interpress.graph.sites import by_node, operand_of, with_operand
 from interpress.graph.spaces import Spaces
-from interpress.graph.taps import Site, Tap
 from interpress.linalg.precision import exact_dtype
 from interpress.surgery import Cut
 
@@ -43,11 +43,11 @@ def measure(
     """`Z` (rows, columns) of every tap on a batch, in the model's own precision."""
     wanted = [spaces.taps[name] for name in (spaces.taps if taps is None else taps)]
     found: dict[str, list[Tensor]] = {tap.name: [] for tap in wanted}
-    sites = _by_node(wanted)
+    sites = by_node(wanted)
 
     def watch(node: fx.Node, args: Any, kwargs: Any) -> Any:
         for tap, site in sites.get(node, ()):
-            found[tap.name].append(tap.columns(_operand(node, args, kwargs, site), site))
+            found[tap.name].append(tap.columns(operand_of(node, args, kwargs, site), site))
         return args, kwargs
 
     spaces.graph.run(example, watch=watch)
@@ -58,17 +58,17 @@ def projected(
     spaces: Spaces, cut: Cut, example: Any = None, dtype: torch.dtype | None = None
 ) -> list[Tensor]:
     """The full network's outputs with every tap replaced by `Z[:, kept] @ T`."""
-    sites = _by_node([tap for tap in spaces.taps.values() if not bool(cut.stays(tap.labels).all())])
+    sites = by_node([tap for tap in spaces.taps.values() if not bool(cut.stays(tap.labels).all())])
 
     def watch(node: fx.Node, args: Any, kwargs: Any) -> Any:
         for tap, site in sites.get(node, ()):
-            operand = _operand(node, args, kwargs, site)
+            operand = operand_of(node, args, kwargs, site)
             kept = cut.columns(tap)
             T = cut.T.get(tap.name)
             if T is None:
                 T = torch.eye(tap.size, dtype=torch.float64)[kept]
             replaced = tap.replaced(operand, site, kept, T)
-            args, kwargs = _with_operand(node, args, kwargs, site, replaced)
+            args, kwargs = with_operand(node, args, kwargs, site, replaced)
         return args, kwargs
 
     return spaces.graph.run(example, watch=watch, dtype=dtype, before_decisions=True)
@@ -199,37 +199,3 @@ def _difference(got: list[Tensor], expected: list[Tensor]) -> float:
             return float("inf")
         worst = max(worst, relative)
     return worst
-
-
-def _by_node(taps: Iterable[Tap]) -> dict[fx.Node, list[tuple[Tap, Site]]]:
-    sites: dict[fx.Node, list[tuple[Tap, Site]]] = {}
-    for tap in taps:
-        for site in tap.sites:
-            sites.setdefault(site.op.node, []).append((tap, site))
-    return sites
-
-
-def _place(node: fx.Node, site: Site) -> int | tuple[int, int]:
-    """Where an operand stands among a node's positional arguments."""
-    if site.op.family == "aten.einsum":
-        return 1, int(site.argument)
-    return [argument.name for argument in node.target._schema.arguments].index(site.argument)  # type: ignore[union-attr]
-
-
-def _operand(node: fx.Node, args: Any, kwargs: Any, site: Site) -> Tensor:
-    if site.argument in kwargs:
-        return kwargs[site.argument]
-    place = _place(node, site)
-    return args[place[0]][place[1]] if isinstance(place, tuple) else args[place]
-
-
-def _with_operand(node: fx.Node, args: Any, kwargs: Any, site: Site, value: Tensor) -> Any:
-    if site.argument in kwargs:
-        return args, {**kwargs, site.argument: value}
-    place = _place(node, site)
-    changed = list(args)
-    if isinstance(place, tuple):
-        changed[place[0]] = [value if i == place[1] else t for i, t in enumerate(args[place[0]])]
-    else:
-        changed[place] = value
-    return tuple(changed), kwargs

@@ -108,8 +108,8 @@ class Graph:
 
         values: dict[fx.Node, Any] = {}
         weights = self._fresh_parameters()
-        inputs = iter(self._flat_inputs(example))
-        last_use = self._last_use()
+        inputs = iter(self.flat_inputs(example))
+        last_use = self.last_use()
         wanted = self._scores() if before_decisions and self.decides else ()
         scores: dict[fx.Node, Tensor] = {}
         for node in self.nodes:
@@ -137,8 +137,7 @@ class Graph:
                     args, kwargs = _retype((args, kwargs), dtype)
                 if watch is not None:
                     args, kwargs = watch(node, args, kwargs)
-                with torch.no_grad(), _region(node):
-                    value = _callable(node)(*args, **kwargs)
+                value = evaluate(node, args, kwargs)
             values[node] = value
             if node in wanted:
                 scores[node] = value.clone()
@@ -147,6 +146,11 @@ class Graph:
             for done in last_use.get(node, ()):
                 del values[done]
         raise AssertionError("a graph ends with its output node")
+
+    def output_nodes(self) -> list[fx.Node]:
+        """The nodes that make the outputs, flat, in order."""
+        leaves = pytree.tree_leaves(self.nodes[-1].args[0])
+        return [leaf for leaf in leaves if isinstance(leaf, fx.Node)]
 
     @property
     def decides(self) -> bool:
@@ -183,7 +187,8 @@ class Graph:
             for leaf in pytree.tree_leaves((node.args, node.kwargs))
         )
 
-    def _last_use(self) -> dict[fx.Node, list[fx.Node]]:
+    def last_use(self) -> dict[fx.Node, list[fx.Node]]:
+        """Per node, the values that nothing needs after it."""
         last: dict[fx.Node, fx.Node] = {}
         for node in self.nodes:
             last[node] = node
@@ -213,7 +218,8 @@ class Graph:
                     f"({shown}); use inputs of that shape, or capture with such an example"
                 )
 
-    def _flat_inputs(self, example: Any) -> list[Any]:
+    def flat_inputs(self, example: Any) -> list[Any]:
+        """The inputs in the order of the graph's own, checked."""
         inputs = self.example if example is None else Example.of(example)
         tree = (inputs.args, dict(inputs.kwargs))
         leaves, spec = pytree.tree_flatten(tree)
@@ -233,6 +239,18 @@ def _floats(node: fx.Node) -> bool | None:
     """Whether a node is a floating tensor; None if it is no tensor at all."""
     value = node.meta.get("val")
     return value.is_floating_point() if isinstance(value, Tensor) else None
+
+
+def writes(node: fx.Node) -> bool:
+    """Whether an operator writes into one of its inputs."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+def evaluate(node: fx.Node, args: Any, kwargs: Any) -> Any:
+    """The result of one operator."""
+    with torch.no_grad(), _region(node):
+        return _callable(node)(*args, **kwargs)
 
 
 def _region(node: fx.Node) -> contextlib.AbstractContextManager[Any]:

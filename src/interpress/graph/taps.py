@@ -8,6 +8,7 @@ attention are such a pair: `K` is the tap, and the weight that makes `Q` absorbs
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -63,11 +64,18 @@ class Tap:
         """The number of columns."""
         return len(self.labels)
 
-    def columns(self, operand: Tensor, site: Site) -> Tensor:
-        """`Z`: the operand as rows by columns, (rows * repeats, columns)."""
+    def columns(self, operand: Tensor, site: Site, at: Tensor | None = None) -> Tensor:
+        """`Z`: the operand as rows by columns, (rows * repeats, columns); `at` some rows only."""
         places = site.places.to(operand.device)
         operand, dims = _unfolded(operand, site)
-        return _as_matrix(operand, dims)[:, places].reshape(-1, self.size)
+        if at is None:
+            return _as_matrix(operand, dims)[:, places].reshape(-1, self.size)
+        return _some_rows(operand, dims, at.to(operand.device))[:, places].reshape(-1, self.size)
+
+    def rows(self, operand: Tensor, site: Site) -> int:
+        """How many rows an operand gives, each with all repeats."""
+        operand, dims = _unfolded(operand, site)
+        return operand.numel() // math.prod(operand.shape[dim] for dim in dims)
 
     def replaced(self, operand: Tensor, site: Site, kept: Tensor, T: Tensor) -> Tensor:
         """The operand with every column replaced by its interpolation from the kept ones."""
@@ -118,6 +126,14 @@ def _as_matrix(operand: Tensor, dims: tuple[int, ...]) -> Tensor:
     for dim in dims:
         positions *= operand.shape[dim]
     return operand.permute([*rest, *dims]).reshape(-1, positions)
+
+
+def _some_rows(operand: Tensor, dims: tuple[int, ...], at: Tensor) -> Tensor:
+    """As `_as_matrix`, for some rows, without making the others."""
+    rest = [dim for dim in range(operand.ndim) if dim not in dims]
+    rows = operand.permute([*rest, *dims])
+    index = torch.unravel_index(at, rows.shape[: len(rest)])
+    return rows[index].reshape(len(at), -1)
 
 
 @dataclass

@@ -234,7 +234,6 @@ class Ordering:
         if eps >= 1:
             return self.at_rank(0)
         allowed = eps * self.spectral_norm
-        rounding = self.floor + (torch.finfo(dtype).eps if dtype is not None else 0.0)
         # |r_{k+1,k+1}| <= ||R22||_2 rules out every k before this one
         nested = max_entry is None and self.diagonal_decreases
         low = int((self.diagonal > allowed).sum()) if nested else 0
@@ -243,12 +242,20 @@ class Ordering:
             # strides double until one k holds, then the gap is halved
             k = min(low + stride - 1, self.n - 1) if found is None else (low + high) // 2
             tried = self.at_rank(k, max_entry=max_entry)
-            margin = (rounding * self.spectral_norm + self.unseen) * (1 + tried.T_norm)
-            if spectral_norm_at_most(tried.residual, allowed - margin):
+            if self._holds(tried, eps, dtype):
                 high, found = k, tried
             else:
                 low, stride = k + 1, 2 * stride
         return self.at_rank(high, max_entry=max_entry) if found is None else found
+
+    def certified(self, k: int, eps: float, dtype: torch.dtype | None = None) -> bool:
+        """Whether ``||Z - Z[:, kept] @ T||_2 <= eps * ||Z||_2`` at this k, rounding included."""
+        return k == self.n or self._holds(self.at_rank(k), eps, dtype)
+
+    def _holds(self, tried: Interpolation, eps: float, dtype: torch.dtype | None) -> bool:
+        rounding = self.floor + (torch.finfo(dtype).eps if dtype is not None else 0.0)
+        margin = (rounding * self.spectral_norm + self.unseen) * (1 + tried.T_norm)
+        return spectral_norm_at_most(tried.residual, eps * self.spectral_norm - margin)
 
     @cached_property
     def diagonal_decreases(self) -> bool:

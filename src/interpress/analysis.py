@@ -1,0 +1,259 @@
+"""One pass over the data, then any number of answers: every budget, every method, the trade-off."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from interpress import allocate
+from interpress.allocate import Limits, Problem, Widths
+from interpress.memory import load_analysis, save_analysis
+from interpress.budget import Budget
+from interpress.build import Built, build
+from interpress.certify import certified_widths
+from interpress.errors import ArgumentError
+from interpress.knowledge import Knowledge
+from interpress.latency import latency_ratio
+from interpress.linalg.ordering import is_whole
+from interpress.methods.registry import Method, method_of
+from interpress.progress import Bars, bars
+from interpress.recompute import recomputed
+from interpress.result import Result
+
+_PROBES = 7  # of an agreement or latency search
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a trade-off: what is left, and the loss predicted there."""
+
+    flops: float
+    params: float
+    loss: float
+    """Summed over spaces; zero for the whole network. Compare points, not networks."""
+    widths: Mapping[str, int]
+
+
+class Analysis:
+    """What one pass over the calibration data tells about a model; see `interpress.analyze`."""
+
+    def __init__(self, knowledge: Knowledge, *, seed: int = 0, memory: float = 1.0) -> None:
+        self._knowledge = knowledge
+        self.seed, self.memory = seed, memory
+
+    @property
+    def spaces(self) -> Any:
+        """The channel spaces of the model."""
+        return self._knowledge.spaces
+
+    def compress(
+        self,
+        *,
+        flops: float | None = None,
+        params: float | None = None,
+        latency: float | None = None,
+        agreement: float | None = None,
+        error: float | None = None,
+        width: float | None = None,
+        method: str = "preserve",
+        selection: str | None = None,
+        allocation: str | None = None,
+        refit: bool | None = None,
+        recompute: bool = False,
+        step: float = 0.05,
+        round_to: int = 1,
+        min_width: int = 1,
+        progress: bool | None = None,
+    ) -> Result:
+        """A smaller network for one budget; options as for `interpress.compress`."""
+        given = dict(
+            flops=flops, params=params, latency=latency,
+            agreement=agreement, error=error, width=width,
+        )  # fmt: skip
+        budget = Budget.of(given)
+        if budget.kind == "error" and refit is None:
+            refit = False  # the certificate is about T, which a refit replaces
+        chosen = method_of(method).with_parts(selection, allocation, refit)
+        job = _Job(
+            self._knowledge, budget, chosen, _limits(round_to, min_width), _step(step),
+            self.seed, self.memory,
+        )  # fmt: skip
+        with bars(progress) as places:
+            return job.recomputed(places) if recompute else job.run(places)
+
+    def curve(
+        self,
+        *,
+        method: str = "preserve",
+        selection: str | None = None,
+        allocation: str | None = None,
+        points: int = 50,
+        round_to: int = 1,
+        min_width: int = 1,
+        progress: bool | None = None,
+    ) -> list[Point]:
+        """The predicted trade-off from the whole network down to the smallest; costs no data."""
+        chosen = method_of(method).with_parts(selection, allocation, None)
+        limits = _limits(round_to, min_width)
+        with bars(progress) as places:
+            problem = self._knowledge.problem(chosen, "flops", limits, places)
+            path = list(path_of(problem, chosen.allocation, 0.05))
+        keep = sorted({round(i * (len(path) - 1) / max(points - 1, 1)) for i in range(points)})
+        parameters = self.spaces.cost.meter("params")
+        whole = problem.meter.total({}), parameters.total({})
+        return [
+            Point(
+                problem.meter.total(path[i]) / whole[0],
+                parameters.total(path[i]) / whole[1],
+                problem.loss(path[i]),
+                path[i],
+            )
+            for i in keep
+        ]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was measured to one safetensors file; calibration data stay out of it."""
+        save_analysis(self._knowledge, self.seed, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        model: nn.Module,
+        calibration: Any = None,
+        *,
+        forward: Any = None,
+        memory: float = 1.0,
+    ) -> Analysis:
+        """A saved analysis of this very model.
+
+        Without `calibration`, only what needs no data can be asked: `refit=False` and an
+        allocation other than "measured", unless that was measured before saving.
+        """
+        knowledge, seed = load_analysis(path, model, calibration, forward)
+        return cls(knowledge, seed=seed, memory=memory)
+
+
+def _limits(round_to: int, min_width: int) -> Limits:
+    for name, value in (("round_to", round_to), ("min_width", min_width)):
+        if not is_whole(value) or value < 1:
+            raise ArgumentError(f"{name}={value!r}; give a whole number of at least 1")
+    return Limits(int(round_to), int(min_width))
+
+
+def _step(step: float) -> float:
+    if not 0 < step < 1:
+        raise ArgumentError(f"step={step!r}; give the fraction of a layer to cut at a time, as 0.05")
+    return step
+
+
+def path_of(problem: Problem, allocation: str, step: float) -> Iterator[Widths]:
+    """The widths an allocation goes through, from the whole network down."""
+    if allocation == "constant":
+        return allocate.constant_path(problem)
+    if allocation == "iterative":
+        return allocate.iterative_path(problem, step)
+    return allocate.marginal_path(problem)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """One budget, one method."""
+
+    knowledge: Knowledge
+    budget: Budget
+    method: Method
+    limits: Limits
+    step: float
+    seed: int
+    memory: float
+
+    def run(self, places: Bars) -> Result:
+        """The smaller network."""
+        kind, value = self.budget.kind, self.budget.value
+        problem = self._problem(places)
+        if kind in ("flops", "params"):
+            path = path_of(problem, self.method.allocation, self.step)
+            return self._result(allocate.fit_budget(problem, path, value, kind), places)
+        if kind == "width":
+            return self._result(allocate.constant(problem, value), places)
+        if kind == "error":
+            return self._result(certified_widths(self.knowledge, problem, value), places)
+        return self._search(problem, places)
+
+    def recomputed(self, places: Bars) -> Result:
+        """Algorithm 2 to the letter: later layers are measured again after every step."""
+        if self.method.name != "iterative-id" or self.budget.kind != "flops":
+            raise ArgumentError(
+                "recompute=True is the literal loop of iterative-id for a flops= budget; got "
+                f"method={self.method.name!r} and {self.budget}"
+            )
+        allowed = self._problem(places).allowed
+        built, widths = recomputed(self.knowledge, allowed, self.budget.value, self.step, places)
+        return self._wrapped(built, widths)
+
+    def _problem(self, places: Bars) -> Problem:
+        resource = "params" if self.budget.kind == "params" else "flops"
+        return self.knowledge.problem(self.method, resource, self.limits, places)
+
+    def _build(self, widths: Widths, places: Bars) -> Built:
+        return build(
+            self.knowledge, widths, self.method, places, memory=self.memory, seed=self.seed
+        )
+
+    def _result(self, widths: Widths, places: Bars) -> Result:
+        return self._wrapped(self._build(widths, places), widths)
+
+    def _wrapped(self, built: Built, widths: Widths, latency: float | None = None) -> Result:
+        return Result(
+            self.budget, self.method, self.knowledge.spaces, widths, built, self.seed, latency
+        )
+
+    def _search(self, problem: Problem, places: Bars) -> Result:
+        """The fewest FLOPs that hold the budget, by bisection along the allocation's path."""
+        path = list(path_of(problem, self.method.allocation, self.step))
+        whole = problem.meter.total({})
+        floor = problem.meter.total(path[-1]) / whole
+        low, high = floor, 1.0
+        best: tuple[Result, Widths] | None = None
+        seen = []
+        with places.job(f"searching {self.budget}", _PROBES) as advance:
+            for _ in range(_PROBES):
+                fraction = (low + high) / 2
+                widths = allocate.fit_budget(problem, iter(path), fraction, "flops")
+                result, measured, holds = self._tried(widths, places)
+                seen.append(measured)
+                if holds:
+                    high, best = fraction, (result, widths)
+                else:
+                    low = fraction
+                advance(1)
+        if best is None:
+            extreme = max(seen) if self.budget.kind == "agreement" else min(seen)
+            raise ArgumentError(
+                f"{self.budget} cannot be held: the nearest of {_PROBES} smaller networks reached "
+                f"{extreme:.4g}; ask for less, exclude fewer layers, or give more calibration data"
+            )
+        return best[0]
+
+    def _tried(self, widths: Widths, places: Bars) -> tuple[Result, float, bool]:
+        if self.budget.kind == "latency":
+            plain = self.method.with_parts(None, None, False)
+            quick = build(self.knowledge, widths, plain, places)
+            example = next(iter(self.knowledge.data().batches()))
+            ratio = latency_ratio(quick.model, self.knowledge.model, example)
+            holds = ratio <= self.budget.value
+            built = self._build(widths, places) if holds and self.method.refit else quick
+            return self._wrapped(built, widths, ratio), ratio, holds
+        result = self._result(widths, places)
+        if result.agreement is None or result.agreement.agreement is None:
+            raise ArgumentError(
+                "agreement= needs a network that decides; this one gives numbers. Use flops= or "
+                "error=, or say what its output means with kind="
+            )
+        share = result.agreement.agreement
+        return result, share, share >= self.budget.value

@@ -1,0 +1,106 @@
+"""From widths to a finished smaller network: cut, prove, refit, keep what is better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from interpress.agreement import Agreement
+from interpress.errors import DataError
+from interpress.knowledge import Knowledge, captured_examples
+from interpress.linalg.ordering import Interpolation, Ordering
+from interpress.methods.registry import Method
+from interpress.plan import tap_orderings
+from interpress.progress import Bars
+from interpress.refit import Refit, refit, refitted
+from interpress.surgery import Cut, carve
+from interpress.verify import Proof, check
+
+_HELD_AT_ONCE = 6  # activations of two networks alive at once, as multiples of the largest
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A smaller network and how it came about."""
+
+    model: nn.Module
+    cut: Cut
+    taps: Mapping[str, tuple[Ordering, Interpolation]]
+    proof: Proof
+    agreement: Agreement | None
+    """On held-out calibration data; None where there are none."""
+    refit: Refit | None
+    """What the refit did; None if it was not asked for."""
+    kept_refit: bool
+
+
+def build(
+    knowledge: Knowledge,
+    widths: Mapping[str, int],
+    method: Method,
+    places: Bars,
+    *,
+    memory: float = 1.0,
+    seed: int = 0,
+) -> Built:
+    """The network at these widths; `memory` is what the refit may hold, in GiB."""
+    spaces = knowledge.spaces
+    orders = knowledge.orders(method.selection, places)
+    kept = {n: orders[n].kept(w) for n, w in widths.items() if w < spaces[n].size}
+    check_rows(knowledge, widths)
+    taps = tap_orderings(spaces, kept, knowledge.seen.factors)
+    cut = Cut(spaces, kept, {name: found.T for name, (_, found) in taps.items()})
+    plain = carve(cut)
+    proof = check(spaces, cut, plain)
+    if not method.refit or not kept:
+        agreed = knowledge.held_agreements(plain)[0] if knowledge.calibration else None
+        return Built(plain, cut, taps, proof, agreed, None, False)
+    solved = _refit(knowledge, cut, plain, places, memory, seed)
+    if not solved.weights:
+        return Built(plain, cut, taps, proof, knowledge.held_agreements(plain)[0], solved, False)
+    better = refitted(plain, solved.weights)
+    before, after = knowledge.held_agreements(plain, better)
+    if loss_of(after) < loss_of(before):
+        return Built(better, cut, taps, proof, after, solved, True)
+    return Built(plain, cut, taps, proof, before, solved, False)
+
+
+def loss_of(agreement: Agreement) -> float:
+    """What the refit has to lower on held-out data."""
+    if agreement.divergence is not None:
+        return agreement.divergence
+    if agreement.output_error is not None:
+        return agreement.output_error
+    return 1.0 - float(agreement)
+
+
+def check_rows(knowledge: Knowledge, widths: Mapping[str, int]) -> None:
+    """Refuse to keep more channels than there were rows to learn the others from."""
+    for name, width in widths.items():
+        profile = knowledge.profiles[name]
+        if width == profile.space.size:
+            continue
+        for reading in profile.readings:
+            rows, wanted = reading.factor.rows, width * reading.per_unit
+            if rows < wanted:
+                per_example = max(1.0, rows / max(knowledge.seen.examples, 1))
+                fitted = (wanted - rows) / per_example
+                raise DataError(
+                    f"space {name!r} keeps {wanted} columns at {reading.tap!r}, but the "
+                    f"calibration data gave only {rows} rows there; give at least "
+                    f"{int(-(-fitted * 5 // 4))} more examples"
+                )
+
+
+def _refit(
+    knowledge: Knowledge, cut: Cut, plain: nn.Module, places: Bars, memory: float, seed: int
+) -> Refit:
+    spaces = knowledge.spaces
+    largest = spaces.cost.largest_activation() // captured_examples(spaces)
+    count = max(16, int(memory * 2**30) // max(1, _HELD_AT_ONCE * largest))
+    total = knowledge.seen.examples
+    examples = knowledge.data().sample("fit", min(count, total), total, seed)
+    with places.job("refitting", len(spaces.graph.nodes)) as advance:
+        return refit(cut, plain, examples, seed=seed, done=lambda: advance(1))

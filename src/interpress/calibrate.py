@@ -1,0 +1,214 @@
+"""One pass of the original network over the calibration data: what every reader gets to see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from interpress.data import batch_size
+from interpress.errors import DataError
+from interpress.graph.following import following
+from interpress.graph.graph import Example
+from interpress.graph.sites import by_node, operand_of
+from interpress.graph.spaces import Spaces
+from interpress.graph.taps import Tap
+from interpress.linalg.factor import RFactor, triangle
+from interpress.linalg.stream import FactorStream
+from interpress.patches import Dense, dense_of
+
+ROWS_PER_EXAMPLE = 32  # positions of an image, tokens of a text; more adds next to nothing
+PATCHES_PER_EXAMPLE = 8
+LARGEST_PATCH = 5000  # inputs per output beyond which patches are not looked at
+_EXAMPLES_FOR_ENERGY = 32  # of every batch
+
+
+@dataclass
+class Moments:
+    """Second moments of the patches that one dense layer reads."""
+
+    gram: Tensor
+    total: Tensor
+    rows: int
+
+    @classmethod
+    def empty(cls, size: int, device: torch.device) -> Moments:
+        """No rows yet."""
+        exact = size <= 1024 or device.type == "cuda"
+        dtype = torch.float64 if exact else torch.float32
+        return cls(
+            torch.zeros(size, size, dtype=dtype, device=device),
+            torch.zeros(size, dtype=torch.float64, device=device),
+            0,
+        )
+
+    def add(self, X: Tensor) -> None:
+        """More rows (rows, size)."""
+        X = X.to(self.gram.dtype)
+        self.gram.addmm_(X.T, X)
+        self.total += X.sum(0)
+        self.rows += len(X)
+
+    def centred(self) -> Tensor:
+        """The Gram matrix of rows less their mean."""
+        mean = (self.total / max(self.rows, 1)).to(self.gram.dtype)
+        return self.gram - torch.outer(mean, mean) * self.rows
+
+
+@dataclass
+class Energy:
+    """How much the values that a reader's output becomes vary, summed over channels, per row."""
+
+    square: Tensor | float = 0.0
+    total: Tensor | float = 0.0
+    rows: int = 0
+
+    def add(self, value: Tensor, channel: int) -> None:
+        """Some examples of what the output became."""
+        rows = value[:_EXAMPLES_FOR_ENERGY].movedim(channel, -1).reshape(-1, value.shape[channel])
+        self.square = self.square + rows.double().square().sum(0)
+        self.total = self.total + rows.double().sum(0)
+        self.rows += len(rows)
+
+    @property
+    def variance(self) -> float:
+        """The sum over channels of their variances."""
+        square, total = torch.as_tensor(self.square), torch.as_tensor(self.total)
+        return float((square / self.rows - (total / self.rows).square()).clamp(min=0).sum())
+
+
+@dataclass
+class Statistics:
+    """All that a calibration pass leaves behind; independent of how much data there was."""
+
+    factors: dict[str, RFactor] = field(default_factory=dict)
+    """Per tap: `R.T @ R == Z.T @ Z` over sampled rows; columns of two groups apart."""
+    energies: dict[str, float] = field(default_factory=dict)
+    """Per tap with a dense reader: variance of what the reader's output becomes, per row."""
+    moments: dict[str, Moments] = field(default_factory=dict)
+    """Per tap with a dense reader that is small enough: moments of its patches."""
+    examples: int = 0
+
+
+def shrinkable_taps(spaces: Spaces) -> list[Tap]:
+    """The taps at which some channel can leave."""
+    names = dict.fromkeys(name for space in spaces.shrinkable for name in space.taps)
+    return [spaces.taps[name] for name in names]
+
+
+def dense_readers(spaces: Spaces, taps: Iterable[Tap]) -> dict[str, Dense]:
+    """The taps that one plain dense layer reads, and that layer."""
+    found = {}
+    for tap in taps:
+        dense = dense_of(spaces.graph, tap.sites[0].op.node)
+        plain = len(tap.sites) == len(tap.absorbers) == 1 and tap.sites[0].argument == "input"
+        if dense is not None and plain and dense.weight == tap.absorbers[0].weight:
+            found[tap.name] = dense
+    return found
+
+
+class _Pass:
+    """Watches a run of the graph and adds what it sees."""
+
+    def __init__(self, spaces: Spaces, seed: int, patches: bool) -> None:
+        self.taps = shrinkable_taps(spaces)
+        self.streams = {tap.name: FactorStream(tap.size) for tap in self.taps}
+        self.moments: dict[str, Moments] = {}
+        self.energies: dict[str, Energy] = {}
+        self._sites = by_node(self.taps)
+        self._dense = dense_readers(spaces, self.taps)
+        self._patches = patches
+        self._sampler = torch.Generator().manual_seed(seed)
+        self._outcomes: dict[fx.Node, list[tuple[str, int]]] = {}
+        for name, dense in self._dense.items():
+            self.energies[name] = Energy()
+            last = following(spaces.graph, spaces.taps[name].sites[0].op.node).last
+            self._outcomes.setdefault(last, []).append((name, 1 if dense.spatial else -1))
+        self.examples = 0
+
+    def watch(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
+        """Before a node runs: the operands that are taps."""
+        for tap, site in self._sites.get(node, ()):
+            operand = operand_of(node, args, kwargs, site)
+            at = sampled(tap.rows(operand, site), ROWS_PER_EXAMPLE * self.examples, self._sampler)
+            self.streams[tap.name].add(tap.columns(operand, site, at))
+            dense = self._dense.get(tap.name)
+            if self._patches and dense is not None and dense.unknowns <= LARGEST_PATCH:
+                if dense.groups == 1:
+                    self._add_patches(tap.name, dense, operand)
+        return args, kwargs
+
+    def see(self, node: fx.Node, value: Any) -> None:
+        """After a node ran: what outputs have become."""
+        for name, channel in self._outcomes.get(node, ()):
+            self.energies[name].add(value, channel)
+
+    def _add_patches(self, name: str, dense: Dense, operand: Tensor) -> None:
+        at = dense.positions(operand, PATCHES_PER_EXAMPLE * self.examples, self._sampler)
+        X = dense.inputs(operand, at)[:, 0]
+        if name not in self.moments:
+            self.moments[name] = Moments.empty(X.shape[1], X.device)
+        self.moments[name].add(X)
+
+
+def calibrate(
+    spaces: Spaces,
+    batches: Iterable[Example],
+    *,
+    patches: bool = True,
+    seed: int = 0,
+    done: Callable[[int], None] = lambda examples: None,
+) -> Statistics:
+    """Run the original network over the data once; memory does not grow with them."""
+    seen = _Pass(spaces, seed, patches)
+    examples = 0
+    for number, example in enumerate(batches):
+        seen.examples = batch_size(example)
+        check_finite(spaces.graph.run(example, watch=seen.watch, see=seen.see), number)
+        examples += seen.examples
+        done(seen.examples)
+    return Statistics(
+        {tap.name: _apart(seen.streams[tap.name].factor(), tap) for tap in seen.taps},
+        {name: energy.variance for name, energy in seen.energies.items()},
+        seen.moments,
+        examples,
+    )
+
+
+def sampled(rows: int, limit: int, generator: torch.Generator) -> Tensor | None:
+    """`limit` of so many rows, one at random out of each stretch of them; None if all fit."""
+    if rows <= limit:
+        return None
+    offsets = torch.rand(limit, generator=generator, dtype=torch.float64)
+    return ((torch.arange(limit) + offsets) * (rows / limit)).long().clamp(max=rows - 1)
+
+
+def check_finite(outputs: Iterable[Tensor], number: int) -> None:
+    """Refuse a network whose outputs on the calibration data are not numbers."""
+    for output in outputs:
+        if output.is_floating_point() and bool(output.isnan().any()):
+            bad = int(output.isnan().flatten(1).any(1).sum()) if output.ndim > 1 else 1
+            raise DataError(
+                f"the model's output is NaN for {bad} examples of calibration batch {number}; "
+                "drop or repair these examples, or run the model in float32"
+            )
+
+
+def _apart(factor: RFactor, tap: Tap) -> RFactor:
+    """The factor with columns of different groups made orthogonal, as their reader sees them."""
+    if len(tap.groups.unique()) == 1:
+        return factor
+    if factor.gram is not None:
+        same = (tap.groups[:, None] == tap.groups[None, :]).to(factor.device)
+        return RFactor(factor.rows, factor.floor, gram=factor.gram * same)
+    blocks = []
+    for group in tap.groups.unique():
+        mine = torch.nonzero(tap.groups == group).reshape(-1).to(factor.device)
+        own = triangle(factor.R[:, mine])
+        block = own.new_zeros(len(own), factor.n)
+        block[:, mine] = own
+        blocks.append(block)
+    return RFactor(factor.rows, factor.floor, root=torch.cat(blocks))

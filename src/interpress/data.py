@@ -1,0 +1,332 @@
+"""Calibration data: whatever a training loop would iterate over, as batches of model inputs.
+
+A part of the examples is held out: it judges (which refit to keep, how far to go, how much the two
+networks agree) and is never fitted to. Labels are ignored. Nothing is kept in memory but the batch
+at hand, except where the data can be read only once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
+
+from interpress.errors import ArgumentError, DataError
+from interpress.graph.graph import Example
+
+Forward = Callable[[nn.Module, Any], Any]
+Part = Literal["all", "fit", "held"]
+
+BATCH = 100
+HOLD_EVERY = 5  # one example of five is held out
+LABELS = ("label", "labels", "label_ids", "target", "targets", "start_positions", "end_positions")
+
+
+class Calibration:
+    """Batches of inputs on the model's device and in its type, readable any number of times."""
+
+    def __init__(
+        self, source: Any, model: nn.Module, *, forward: Forward | None = None, seed: int = 0
+    ) -> None:
+        self._source = _rereadable(source)
+        self._model = model
+        self._forward = forward
+        self._picks = torch.randint(
+            HOLD_EVERY, (1009,), generator=torch.Generator().manual_seed(seed)
+        ).tolist()
+        self._picks[0] = 1  # two examples are enough to hold one out
+        tensors = [*model.parameters(), *model.buffers()]
+        self.device = tensors[0].device if tensors else torch.device("cpu")
+        self.dtype = next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
+
+    def batches(self, part: Part = "all", limit: int | None = None) -> Iterator[Example]:
+        """The examples of one part in batches, in order; at most `limit` of them."""
+        seen = given = 0
+        for number, raw in enumerate(self.raw()):
+            example = self.convert(raw, number)
+            size = batch_size(example)
+            chosen = self._chosen(part, seen, size)
+            seen += size
+            if limit is not None:
+                chosen = chosen[: limit - given]
+            given += len(chosen)
+            if len(chosen):
+                yield example if len(chosen) == size else take(example, chosen)
+            if given == limit:
+                return
+        if seen == 0:
+            raise DataError("the calibration data are empty; give some examples of what it sees")
+        if given == 0:
+            raise DataError(
+                f"the calibration data hold {seen} example; give at least 2, because one of "
+                f"{HOLD_EVERY} is held out"
+            )
+
+    def size(self) -> int | None:
+        """How many batches there are, if that is known without reading them."""
+        length = getattr(self._source, "__len__", None)
+        try:
+            return None if length is None else length()
+        except TypeError:
+            return None
+
+    def raw(self) -> Iterator[Any]:
+        """The batches as they were given."""
+        return iter(self._source)
+
+    def first(self) -> Example:
+        """A few examples, to capture the model with."""
+        example = next(iter(self.batches()))
+        return take(example, torch.arange(min(batch_size(example), 4)))
+
+    def sample(self, part: Part, count: int, total: int, seed: int = 0) -> list[Example]:
+        """`count` of the `total` examples of one part, spread over the data, in batches."""
+        generator = torch.Generator().manual_seed(seed)
+        chosen = torch.randperm(total, generator=generator)[:count].sort().values
+        found: list[Example] = []
+        ready: list[Example] = []
+        start = waiting = 0
+        for example in self.batches(part):
+            size = batch_size(example)
+            own = chosen[(chosen >= start) & (chosen < start + size)] - start
+            start += size
+            if len(own):
+                found.append(take(example, own))
+                waiting += len(own)
+            if waiting >= BATCH:
+                ready.append(merged(found))
+                found, waiting = [], 0
+        return [*ready, merged(found)] if found else ready
+
+    def check_stable(self) -> None:
+        """Refuse data that come in another order (or otherwise changed) each time they are read."""
+        try:
+            once, again = (next(iter(self._source)) for _ in range(2))
+        except StopIteration:
+            raise DataError(
+                "the calibration data are empty; give some examples of what the model sees"
+            ) from None
+        leaves = [
+            [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)]
+            for batch in (_plain(once), _plain(again))
+        ]
+        same = len(leaves[0]) == len(leaves[1]) and all(
+            a.shape == b.shape and torch.equal(a, b) for a, b in zip(*leaves, strict=True)
+        )
+        if not same:
+            raise ArgumentError(
+                "the calibration data change each time they are read (shuffled, or augmented at "
+                "random), so that nothing can be held out; pass list(data), or turn that off"
+            )
+
+    def _chosen(self, part: Part, start: int, size: int) -> Tensor:
+        places = torch.arange(start, start + size)
+        if part == "all":
+            return places - start
+        held = torch.tensor(
+            [i % HOLD_EVERY == self._picks[i // HOLD_EVERY % 1009] for i in places.tolist()],
+            dtype=torch.bool,
+        )
+        return torch.nonzero(held if part == "held" else ~held).reshape(-1)
+
+    def convert(self, raw: Any, number: int = 0) -> Example:
+        """A raw batch as inputs on the model's device and in its type."""
+        if self._forward is not None:
+            example = recorded(self._model, self._forward, raw)
+        else:
+            example = as_example(raw, self._model, number)
+        return example.map(self._moved)
+
+    def _moved(self, tensor: Tensor) -> Tensor:
+        dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
+        return tensor.detach().to(self.device, dtype)
+
+
+def batch_size(example: Example) -> int:
+    """How many examples a batch holds: the first dim of its first tensor."""
+    sized = [tensor.shape[0] for tensor in example.tensors() if tensor.ndim]
+    if not sized or sized[0] == 0:
+        raise DataError("a calibration batch holds no example; give tensors with a batch dim")
+    return sized[0]
+
+
+def take(example: Example, index: Tensor) -> Example:
+    """Some examples of a batch; tensors without the batch dim are shared."""
+    size = batch_size(example)
+
+    def chosen(tensor: Tensor) -> Tensor:
+        if tensor.ndim == 0 or tensor.shape[0] != size:
+            return tensor
+        return tensor[index.to(tensor.device)]
+
+    return example.map(chosen)
+
+
+def merged(examples: list[Example]) -> Example:
+    """Several batches as one."""
+    if len(examples) == 1:
+        return examples[0]
+    sizes = [batch_size(example) for example in examples]
+    trees = [pytree.tree_flatten((e.args, dict(e.kwargs))) for e in examples]
+
+    def joined(*leaves: Any) -> Any:
+        batched = all(
+            isinstance(leaf, Tensor) and leaf.ndim and leaf.shape[0] == size
+            for leaf, size in zip(leaves, sizes, strict=True)
+        )
+        return torch.cat(leaves) if batched else leaves[0]
+
+    leaves = [joined(*column) for column in zip(*(leaves for leaves, _ in trees), strict=True)]
+    args, kwargs = pytree.tree_unflatten(leaves, trees[0][1])
+    return Example(args, kwargs)
+
+
+def as_example(raw: Any, model: nn.Module, number: int = 0) -> Example:
+    """What the model's forward takes, out of a batch as loaders make it."""
+    raw = _plain(raw)
+    if isinstance(raw, Example):
+        return raw
+    if isinstance(raw, Tensor):
+        return Example((raw,))
+    if isinstance(raw, Mapping):
+        return Example((), _accepted(raw, model, number))
+    if isinstance(raw, tuple | list) and raw:
+        if isinstance(raw[0], Mapping):
+            return as_example(raw[0], model, number)
+        required = max(1, _required(model))
+        if len(raw) < required:
+            raise DataError(
+                f"calibration batch {number} has {len(raw)} inputs, but {type(model).__name__} "
+                f"takes {required}; give them all, or pass forward="
+            )
+        return Example(tuple(raw[:required]))
+    raise DataError(
+        f"calibration batch {number} is a {type(raw).__name__}; give tensors, tuples or dicts of "
+        "tensors, or pass forward=lambda model, batch: ..."
+    )
+
+
+class _Recorded(Exception):
+    """Raised inside the model's call, once its inputs are known."""
+
+    def __init__(self, example: Example) -> None:
+        super().__init__()
+        self.example = example
+
+
+def recorded(model: nn.Module, forward: Forward, raw: Any) -> Example:
+    """The inputs with which the user's own function calls the model."""
+
+    def stop(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        raise _Recorded(Example(args, kwargs))
+
+    handle = model.register_forward_pre_hook(stop, with_kwargs=True, prepend=True)
+    try:
+        forward(model, raw)
+    except _Recorded as stopped:
+        return stopped.example
+    finally:
+        handle.remove()
+    raise ArgumentError(
+        "forward= returned without calling the model; call model(...) in it, as in "
+        "forward=lambda model, batch: model(batch['pixels'])"
+    )
+
+
+def _rereadable(source: Any) -> Iterable[Any]:
+    if isinstance(source, str | bytes) or source is None:
+        raise ArgumentError(
+            f"calibration is a {type(source).__name__}; give a tensor, a DataLoader or an iterable "
+            "of batches"
+        )
+    if isinstance(source, Dataset) and not isinstance(source, IterableDataset):
+        return DataLoader(source, batch_size=BATCH)
+    if isinstance(source, DataLoader) and isinstance(source.sampler, RandomSampler):
+        return _in_order(source)
+    if isinstance(source, Tensor | Mapping | tuple | Example) or type(source).__name__ == "ndarray":
+        return _Split(source)
+    if not isinstance(source, Iterable):
+        raise ArgumentError(
+            f"calibration is a {type(source).__name__}, which cannot be iterated over; give a "
+            "tensor, a DataLoader or an iterable of batches"
+        )
+    return list(source) if isinstance(source, Iterator) else source
+
+
+def _in_order(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """The same loader without shuffling."""
+    return DataLoader(
+        loader.dataset,
+        batch_size=loader.batch_size,
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+    )
+
+
+class _Split:
+    """One large batch, in smaller ones."""
+
+    def __init__(self, whole: Any) -> None:
+        plain = (whole.args, dict(whole.kwargs)) if isinstance(whole, Example) else _plain(whole)
+        self._is_example = isinstance(whole, Example)
+        self._leaves, self._spec = pytree.tree_flatten(plain)
+
+    def _size(self) -> int:
+        sizes = [leaf.shape[0] for leaf in self._leaves if isinstance(leaf, Tensor) and leaf.ndim]
+        return sizes[0] if sizes else 0
+
+    def __len__(self) -> int:
+        return -(-self._size() // BATCH)
+
+    def __iter__(self) -> Iterator[Any]:
+        size = self._size()
+        for start in range(0, size, BATCH):
+            pieces = [
+                leaf[start : start + BATCH]
+                if isinstance(leaf, Tensor) and leaf.ndim and leaf.shape[0] == size
+                else leaf
+                for leaf in self._leaves
+            ]
+            batch = pytree.tree_unflatten(pieces, self._spec)
+            yield Example(*batch) if self._is_example else batch
+
+
+def _plain(batch: Any) -> Any:
+    """A batch with arrays as tensors, and any mapping as a dict."""
+    if isinstance(batch, Example):
+        return batch
+    return pytree.tree_map(_tensor, dict(batch) if isinstance(batch, Mapping) else batch)
+
+
+def _tensor(leaf: Any) -> Any:
+    return torch.from_numpy(leaf) if type(leaf).__name__ == "ndarray" else leaf
+
+
+def _accepted(batch: Mapping[str, Any], model: nn.Module, number: int) -> dict[str, Any]:
+    parameters = inspect.signature(model.forward).parameters
+    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    inputs = {
+        str(name): value
+        for name, value in batch.items()
+        if name not in LABELS and (open_ended or name in parameters)
+    }
+    if not any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(inputs)):
+        raise DataError(
+            f"calibration batch {number} has {', '.join(map(repr, batch))}, of which "
+            f"{type(model).__name__} takes none ({', '.join(parameters)}); rename them, or pass "
+            "forward=lambda model, batch: model(batch[...])"
+        )
+    return inputs
+
+
+def _required(model: nn.Module) -> int:
+    """How many positional inputs a model cannot do without."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(model.forward).parameters.values()
+    return sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters)

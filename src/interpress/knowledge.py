@@ -1,0 +1,156 @@
+"""What is known about a model after calibration: orders, losses, agreement; computed when asked."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from interpress import allocate
+from interpress.agreement import Agreement, Tally, output_of
+from interpress.calibrate import Statistics
+from interpress.data import Calibration, merged
+from interpress.errors import ArgumentError
+from interpress.graph.graph import Example
+from interpress.graph.spaces import Spaces
+from interpress.judge import Judge
+from interpress.methods.registry import Method, Order, order_of
+from interpress.profile import Profile, profiles_of
+from interpress.progress import Bars
+from interpress.sensitivity import Measured, factor_of, measure_effects
+
+_EXAMPLES_FOR_EFFECTS = 64
+_MEMORY_FOR_EFFECTS = 2**30
+_CERTAIN = 0.01  # mean doubt under which calibration data look like training data
+
+
+class MemorizedWarning(UserWarning):
+    """The calibration data look like data the network was trained on."""
+
+
+class Knowledge:
+    """What is known about a model after calibration; everything below is computed when asked."""
+
+    def __init__(
+        self, spaces: Spaces, seen: Statistics, calibration: Calibration | None, judge: Judge
+    ) -> None:
+        self.spaces, self.seen, self.calibration, self.judge = spaces, seen, calibration, judge
+        self._orders: dict[str, dict[str, Order]] = {}
+        self.effects: dict[str, Measured] = {}
+        self._warned = False
+
+    @property
+    def model(self) -> nn.Module:
+        """The original network."""
+        return self.spaces.graph.model
+
+    @property
+    def model_dtype(self) -> torch.dtype:
+        """The type that weights are stored in."""
+        floats = [p.dtype for p in self.model.parameters() if p.is_floating_point()]
+        return floats[0] if floats else torch.float32
+
+    @cached_property
+    def profiles(self) -> dict[str, Profile]:
+        """Per shrinkable space, how it is read."""
+        return {n: p for n, p in profiles_of(self.spaces, self.seen).items() if p.readings}
+
+    def orders(self, selection: str, places: Bars) -> dict[str, Order]:
+        """Per shrinkable space, its channels in order of importance."""
+        if selection not in self._orders:
+            found = {}
+            with places.job("ordering channels", len(self.profiles)) as advance:
+                for name, profile in self.profiles.items():
+                    found[name] = order_of(profile, selection)
+                    advance(1)
+            self._orders[selection] = found
+        return self._orders[selection]
+
+    def losses(self, method: Method, places: Bars) -> dict[str, Tensor]:
+        """Per space, the predicted loss at every width."""
+        orders = self.orders(method.selection, places)
+        curves = {name: allocate.decreasing(order.errors) for name, order in orders.items()}
+        if method.allocation != "measured":
+            return curves
+        if method.selection not in self.effects:
+            self.effects[method.selection] = self._measured(orders, places)
+        effects = self.effects[method.selection]
+        plain = {
+            name: allocate.decreasing(profile.squared_errors(orders[name].units))
+            for name, profile in self.profiles.items()
+        }
+        return {
+            name: curve * factor_of(plain[name], effects[name]) for name, curve in curves.items()
+        }
+
+    def problem(
+        self, method: Method, resource: str, limits: allocate.Limits, places: Bars
+    ) -> allocate.Problem:
+        """What an allocation has to look at."""
+        orders = self.orders(method.selection, places)
+        return allocate.Problem(
+            self.spaces,
+            orders,
+            self.losses(method, places),
+            self.spaces.cost.meter(resource),
+            {name: limits.widths(self.spaces[name]) for name in orders},
+        )
+
+    def data(self) -> Calibration:
+        """The calibration data, or an error where there are none."""
+        if self.calibration is None:
+            raise ArgumentError(
+                "this analysis was loaded without calibration data, which the refit, measured "
+                "allocation and agreement need; pass calibration= to Analysis.load, or choose "
+                "refit=False and allocation='marginal'"
+            )
+        return self.calibration
+
+    def held_agreements(self, *smaller: nn.Module) -> list[Agreement]:
+        """Agreement of smaller networks with the original on held-out examples."""
+        tallies = [Tally(self.judge) for _ in smaller]
+        doubt = count = 0.0
+        for example in self.data().batches("held"):
+            reference = output_of(self.model, example, self.judge.place)
+            for tally, network in zip(tallies, smaller, strict=True):
+                tally.add(reference, output_of(network, example, self.judge.place))
+            if self.judge.kind in ("classification", "segmentation"):
+                confidence = self.judge.confidence(reference)
+                doubt += float((1 - confidence).sum())
+                count += confidence.numel()
+        if count and doubt / count < _CERTAIN:
+            self._warn(1 - doubt / count)
+        return [tally.result() for tally in tallies]
+
+    def _warn(self, certainty: float) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        warnings.warn(
+            f"the model is {certainty:.1%} certain of its decisions on the held-out calibration "
+            "data, as on data it was trained on; agreement measured there looks better than it "
+            "is. Calibrate on examples the model has not seen",
+            MemorizedWarning,
+            stacklevel=2,
+        )
+
+    def _measured(self, orders: Mapping[str, Order], places: Bars) -> Measured:
+        example = self._few_held()
+        with places.job("measuring spaces", len(orders)) as advance:
+            return measure_effects(
+                self.spaces, orders, self.seen.factors, example, self.judge, lambda: advance(1)
+            )
+
+    def _few_held(self) -> Example:
+        per_example = max(1, self.spaces.cost().activation_bytes // captured_examples(self.spaces))
+        count = max(2, min(_EXAMPLES_FOR_EFFECTS, _MEMORY_FOR_EFFECTS // per_example))
+        return merged(list(self.data().batches("held", limit=count)))
+
+
+def captured_examples(spaces: Spaces) -> int:
+    """How many examples the cost model counts."""
+    sizes = [tensor.shape[0] for tensor in spaces.graph.example.tensors() if tensor.ndim]
+    return max(1, sizes[0] // 2 if spaces.graph.doubled else sizes[0])

@@ -1,0 +1,154 @@
+"""An analysis as one safetensors file: what was measured, never the data it was measured on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from interpress import storage
+from interpress.calibrate import Moments, Statistics
+from interpress.data import Calibration, Forward
+from interpress.errors import StorageError
+from interpress.find import find_spaces
+from interpress.graph.capture import unwrap
+from interpress.graph.graph import Example
+from interpress.graph.spaces import Spaces
+from interpress.judge import Judge
+from interpress.knowledge import Knowledge
+from interpress.linalg.factor import RFactor
+
+_KIND = "analysis"
+
+
+def save_analysis(knowledge: Knowledge, seed: int, path: str | os.PathLike[str]) -> None:
+    """Write factors, moments, energies and measured effects."""
+    tensors: dict[str, Tensor] = {}
+    seen, factors, moments = knowledge.seen, {}, {}
+    for name, factor in seen.factors.items():
+        form = "gram" if factor.root is None else "root"
+        tensors[f"{form}:{name}"] = getattr(factor, form)
+        factors[name] = [form, factor.rows, factor.floor]
+    for name, own in seen.moments.items():
+        tensors[f"patches:{name}"], tensors[f"total:{name}"] = own.gram, own.total
+        moments[name] = own.rows
+    record = {
+        "seed": seed,
+        "judge": [knowledge.judge.place, knowledge.judge.kind],
+        "examples": seen.examples,
+        "factors": factors,
+        "energies": seen.energies,
+        "moments": moments,
+        "effects": knowledge.effects,
+        "spaces": {space.name: space.size for space in knowledge.spaces.shrinkable},
+        "model": _fingerprint(knowledge.model),
+        "example": _described(knowledge.spaces.graph.example),
+    }
+    storage.save_tensors(path, _KIND, tensors, {"record": json.dumps(record)})
+
+
+def load_analysis(
+    path: str | os.PathLike[str], model: nn.Module, data: Any, forward: Forward | None
+) -> tuple[Knowledge, int]:
+    """Read it back for the very same model."""
+    tensors, fields = storage.load_tensors(path, _KIND)
+    network = unwrap(model)
+    try:
+        record = json.loads(fields["record"])
+        seed, judge = int(record["seed"]), Judge(*record["judge"])
+        saved, sizes = record["model"], record["spaces"]
+        device = next((t.device for t in network.parameters()), torch.device("cpu"))
+        seen = _statistics(record, tensors, device)
+        example = _made(record["example"], device)
+    except (KeyError, ValueError, TypeError) as error:
+        raise StorageError(f"{path} lacks or garbles {error}; analyze again") from error
+    if saved != _fingerprint(network):
+        raise StorageError(
+            f"{path} is an analysis of a model with other weights; load the weights it was made "
+            "with, or analyze this model"
+        )
+    calibration = None
+    if data is not None:
+        calibration = Calibration(data, network, forward=forward, seed=seed)
+        calibration.check_stable()
+        example = calibration.first()
+    spaces = _the_same(find_spaces(network, example), sizes, path)
+    knowledge = Knowledge(spaces, seen, calibration, judge)
+    knowledge.effects = {
+        selection: {name: [(int(w), e) for w, e in rows] for name, rows in own.items()}
+        for selection, own in record["effects"].items()
+    }
+    return knowledge, seed
+
+
+def _the_same(spaces: Spaces, sizes: dict[str, int], path: Any) -> Spaces:
+    found = {space.name: space.size for space in spaces.shrinkable}
+    missing = [name for name, size in sizes.items() if found.get(name) != size]
+    if missing:
+        raise StorageError(
+            f"{path} knows a space {missing[0]!r} that this model does not have; analyze again"
+        )
+    reason = "it was excluded when the model was analyzed"
+    return spaces.freeze({name: reason for name in found if name not in sizes})
+
+
+def _statistics(
+    record: dict[str, Any], tensors: dict[str, Tensor], device: torch.device
+) -> Statistics:
+    factors = {
+        name: RFactor(rows, floor, **{form: tensors[f"{form}:{name}"].to(device)})
+        for name, (form, rows, floor) in record["factors"].items()
+    }
+    moments = {
+        name: Moments(tensors[f"patches:{name}"].to(device), tensors[f"total:{name}"].to(device), n)
+        for name, n in record["moments"].items()
+    }
+    return Statistics(factors, dict(record["energies"]), moments, int(record["examples"]))
+
+
+def _fingerprint(model: nn.Module) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        plain = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(plain.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _described(example: Example) -> dict[str, Any]:
+    """The shapes, types and ranges of an example, not its values."""
+
+    def described(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return {"value": leaf}
+        whole = not leaf.is_floating_point() and leaf.dtype != torch.bool and leaf.numel()
+        span = [int(leaf.min()), int(leaf.max())] if whole else [0, 1]
+        return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)[6:], "range": span}
+
+    args, kwargs = pytree.tree_map(described, (list(example.args), dict(example.kwargs)))
+    return {"args": args, "kwargs": kwargs}
+
+
+def _made(described: Any, device: torch.device) -> Example:
+    """An example of that description, from fixed random numbers."""
+    generator = torch.Generator().manual_seed(0)
+
+    def made(node: Any) -> Any:
+        if isinstance(node, dict) and "dtype" in node:
+            dtype, shape = getattr(torch, node["dtype"]), node["shape"]
+            if dtype.is_floating_point:
+                return torch.randn(shape, generator=generator).to(device, dtype)
+            low, high = node["range"]
+            return torch.randint(low, high + 1, shape, generator=generator).to(device, dtype)
+        if isinstance(node, dict) and set(node) == {"value"}:
+            return node["value"]
+        if isinstance(node, dict):
+            return {key: made(value) for key, value in node.items()}
+        return [made(value) for value in node]
+
+    return Example(tuple(made(described["args"])), made(described["kwargs"]))

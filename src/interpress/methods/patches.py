@@ -1,0 +1,23 @@
+"""Backward elimination on patches: what is dropped is what the readers can best do without.
+
+Weight-aware like `weights`, but with every input of the readers free, all kernel taps included, as
+they are once the refit solves them again.
+"""
+
+from __future__ import annotations
+
+from interpress.linalg.elimination import eliminate
+from interpress.methods.registry import Chosen, selection
+from interpress.methods.weights import weights
+from interpress.profile import Profile
+
+
+@selection("patches")
+def patches(profile: Profile) -> Chosen:
+    """First to go is the channel whose loss the readers make up for best with the others."""
+    readers = [reading.patches for reading in profile.readings if reading.patches is not None]
+    if not readers or len(readers) < len(profile.readings):
+        return weights(profile)
+    units, errors = eliminate(readers)
+    relative = (errors / errors[0].clamp(min=1e-300)).sqrt()
+    return Chosen(units, relative, errors)

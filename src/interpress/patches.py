@@ -1,0 +1,121 @@
+"""Dense layers as regressions: rows of inputs, rows of outputs, and the weights between them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from interpress.graph.following import arguments_of, family, weight_name
+from interpress.graph.graph import Graph
+
+_CONVOLUTIONS = {"aten.conv1d": 1, "aten.conv2d": 2, "aten.conv3d": 3}
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A linear layer or convolution: `outputs = inputs @ W.T + bias`, per group."""
+
+    weight: str
+    bias: str | None
+    shape: tuple[int, ...]
+    """Of the weight: (out, in / groups, *kernel)."""
+    groups: int = 1
+    stride: tuple[int, ...] = ()
+    padding: tuple[int, ...] = ()
+    dilation: tuple[int, ...] = ()
+
+    @property
+    def unknowns(self) -> int:
+        """Weights per output."""
+        return math.prod(self.shape[1:])
+
+    @property
+    def spatial(self) -> bool:
+        """Whether it is a convolution."""
+        return bool(self.stride)
+
+    def positions(self, operand: Tensor, rows: int, generator: torch.Generator) -> Tensor | None:
+        """Output positions (or rows of a linear layer) to look at, so that about `rows` result."""
+        if self.spatial:
+            places = math.prod(self._spans(operand.shape[2:]))
+            wanted = max(1, -(-rows // operand.shape[0]))
+        else:
+            places = operand.numel() // operand.shape[-1]
+            wanted = rows
+        if wanted >= places:
+            return None
+        offsets = torch.rand(wanted, generator=generator, dtype=torch.float64)
+        return ((torch.arange(wanted) + offsets) * (places / wanted)).long().clamp(max=places - 1)
+
+    def _spans(self, sizes: tuple[int, ...]) -> list[int]:
+        """How many output positions there are along every spatial dim."""
+        described = zip(
+            sizes, self.padding, self.dilation, self.shape[2:], self.stride, strict=True
+        )
+        return [
+            (size + 2 * pad - step * (length - 1) - 1) // stride + 1
+            for size, pad, step, length, stride in described
+        ]
+
+    def outputs(self, target: Tensor, at: Tensor | None) -> Tensor:
+        """(rows, out)."""
+        if self.spatial:
+            flat = target.flatten(2)  # (batch, out, positions)
+            flat = flat if at is None else flat[:, :, at.to(target.device)]
+            return flat.movedim(1, 2).reshape(-1, target.shape[1])
+        flat = target.reshape(-1, target.shape[-1])
+        return flat if at is None else flat[at.to(target.device)]
+
+    def inputs(self, operand: Tensor, at: Tensor | None) -> Tensor:
+        """(rows, groups, unknowns)."""
+        if not self.spatial:
+            flat = operand.reshape(-1, 1, operand.shape[-1])
+            return flat if at is None else flat[at.to(operand.device)]
+        padded = torch.nn.functional.pad(operand, [p for p in reversed(self.padding) for _ in "lr"])
+        sizes = padded.shape[2:]
+        kernel = self.shape[2:]
+        spans = self._spans(operand.shape[2:])
+        if at is None:
+            at = torch.arange(math.prod(spans))
+        where = torch.unravel_index(at, spans)
+        taps = torch.unravel_index(torch.arange(math.prod(kernel)), kernel)
+        flat = torch.zeros(len(at), len(taps[0]), dtype=torch.long)
+        for axis, size in enumerate(sizes):
+            first = where[axis][:, None] * self.stride[axis]
+            flat = flat * size + first + taps[axis][None, :] * self.dilation[axis]
+        patches = padded.flatten(2)[:, :, flat.to(operand.device)]  # (batch, in, positions, taps)
+        batch = len(patches)
+        patches = patches.reshape(batch, self.groups, -1, len(at), len(taps[0]))
+        return patches.permute(0, 3, 1, 2, 4).reshape(batch * len(at), self.groups, -1)
+
+
+def dense_of(graph: Graph, node: fx.Node) -> Dense | None:
+    """The dense layer that a node is, if its weight is a parameter and its form is known."""
+    if node.op != "call_function":
+        return None
+    arguments = arguments_of(node)
+    weight = weight_name(graph, arguments.get("weight"))
+    bias = arguments.get("bias")
+    bias_name = weight_name(graph, bias)
+    if weight is None or (bias is not None and bias_name is None):
+        return None
+    shape = tuple(graph.parameters()[weight].shape)
+    if family(node) == "aten.linear":
+        return Dense(weight, bias_name, shape)
+    dims = _CONVOLUTIONS.get(family(node))
+    if dims is None or isinstance(arguments.get("padding"), str):
+        return None
+
+    def each(name: str, default: int) -> tuple[int, ...]:
+        given: Any = arguments.get(name, default)
+        values = list(given) if isinstance(given, list | tuple) else [given]
+        return tuple(values * dims if len(values) == 1 else values)
+
+    return Dense(
+        weight, bias_name, shape, arguments.get("groups", 1),
+        each("stride", 1), each("padding", 0), each("dilation", 1),
+    )  # fmt: skip

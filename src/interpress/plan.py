@@ -1,0 +1,66 @@
+"""From widths to what surgery needs: kept channels per space and `T` per tap, with their errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from interpress.graph.spaces import Spaces
+from interpress.graph.taps import Tap
+from interpress.linalg.factor import RFactor
+from interpress.linalg.ordering import Interpolation, Ordering
+from interpress.linalg.orderings import order_as_given
+from interpress.surgery import Cut
+
+
+@dataclass(frozen=True)
+class SpacePlan:
+    """One space before and after."""
+
+    name: str
+    before: int
+    after: int
+    kept: tuple[int, ...]
+    error: float
+    """Largest `||Z - Z[:, kept] @ T||_2 / ||Z||_2` over the taps of the space."""
+    bound: float
+    """The same for the best rank-k matrix there is (the SVD), at that tap."""
+
+    @property
+    def ratio(self) -> float:
+        """The error over the SVD bound; 1 is the best there is."""
+        return self.error / self.bound if self.bound > 0 else 1.0
+
+
+def interpolations(
+    spaces: Spaces, kept: Mapping[str, Tensor], factors: Mapping[str, RFactor]
+) -> dict[str, Tensor]:
+    """`T` of every tap that loses a column: the least-squares one for what is kept."""
+    return {name: found.T for name, (_, found) in tap_orderings(spaces, kept, factors).items()}
+
+
+def tap_orderings(
+    spaces: Spaces, kept: Mapping[str, Tensor], factors: Mapping[str, RFactor]
+) -> dict[str, tuple[Ordering, Interpolation]]:
+    """Per tap that loses a column: its kept columns first, ascending, and the rest."""
+    cut = Cut(spaces, kept)
+    names = dict.fromkeys(tap for name in kept for tap in spaces[name].taps)
+    found = {}
+    for name in names:
+        tap, factor = spaces.taps[name], factors[name]
+        columns = cut.columns(tap)
+        if len(columns) == tap.size:
+            continue
+        ordering = order_as_given(factor, _first(columns, tap).to(factor.device))
+        found[name] = (ordering, ordering.at_rank(len(columns)))
+    return found
+
+
+def _first(columns: Tensor, tap: Tap) -> Tensor:
+    """All columns of a tap, these ones first."""
+    rest = torch.ones(tap.size, dtype=torch.bool)
+    rest[columns] = False
+    return torch.cat([columns, torch.nonzero(rest).reshape(-1)])

@@ -1,0 +1,198 @@
+"""What calibration says about one space: how its channels are read, and what losing some costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from interpress.calibrate import Statistics
+from interpress.graph.following import arguments_of, batch_norm_after
+from interpress.graph.spaces import ChannelSpace, Spaces
+from interpress.graph.taps import Absorber, Tap
+from interpress.linalg.elimination import Reader
+from interpress.linalg.factor import RFactor
+from interpress.linalg.ordering import Ordering
+from interpress.linalg.orderings import order_as_given
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """One tap as one space sees it: its own columns, unit by unit."""
+
+    tap: str
+    factor: RFactor
+    """Of the space's columns alone, the columns of a unit side by side."""
+    H: Tensor
+    """`U @ U.T`, `U` the weights that read these columns."""
+    per_unit: int
+    outcome: float | None = None
+    """Variance of what the reader's output becomes, per row, where that is known."""
+    patches: Reader | None = None
+    """The same reading with every input of the reader free, where it was measured."""
+
+    @cached_property
+    def effect(self) -> float:
+        """`||Z @ U||_F ** 2`."""
+        return float((self.factor.G * self.H).sum())
+
+    @property
+    def energy(self) -> float:
+        """What an error of this reading is relative to: what its output becomes, or is."""
+        return self.effect if self.outcome is None else self.outcome * self.factor.rows
+
+    def ordering(self, units: Tensor) -> Ordering:
+        """The columns in the order of their units."""
+        spread = units[:, None] * self.per_unit + torch.arange(self.per_unit)
+        return order_as_given(self.factor, spread.reshape(-1).to(self.factor.device))
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """A shrinkable space with everything that reads it."""
+
+    space: ChannelSpace
+    readings: tuple[Reading, ...]
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether some unit is several columns wide, as a head is."""
+        return any(reading.per_unit > 1 for reading in self.readings)
+
+    @cached_property
+    def factor(self) -> RFactor:
+        """The factor of all readings stacked, each scaled to the same size."""
+        if len(self.readings) == 1:
+            return self.readings[0].factor
+        parts = [reading.factor.G / _trace(reading.factor.G) for reading in self.readings]
+        rows = sum(reading.factor.rows for reading in self.readings)
+        return RFactor.from_gram(torch.stack(parts).sum(0), rows)
+
+    @cached_property
+    def H(self) -> Tensor:
+        """The weights of all readers, each scaled to the same effect."""
+        if len(self.readings) == 1:
+            return self.readings[0].H
+        scaled = [r.H * (_trace(r.factor.G) / r.energy) for r in self.readings if r.energy > 0]
+        return torch.stack(scaled).sum(0) if scaled else torch.zeros_like(self.readings[0].H)
+
+    def squared_errors(self, units: Tensor) -> Tensor:
+        """(size + 1,) relative squared errors of all readings with the first k units kept."""
+        total = torch.zeros(self.space.size + 1, dtype=torch.float64)
+        for reading in self.readings:
+            if reading.energy > 0:
+                tails = reading.ordering(units).weighted_tails(reading.H)[:: reading.per_unit]
+                total += tails.cpu().square() / reading.energy
+        return total
+
+    @property
+    def rows(self) -> int:
+        """How many rows were measured where they were fewest."""
+        return min(reading.factor.rows for reading in self.readings)
+
+
+def profiles_of(spaces: Spaces, seen: Statistics) -> dict[str, Profile]:
+    """The profile of every shrinkable space."""
+    weights = {name: reading_weights(spaces, spaces.taps[name]) for name in seen.factors}
+    found = {}
+    for space in spaces.shrinkable:
+        readings = [_reading(spaces, space, name, seen, weights[name]) for name in space.taps]
+        found[space.name] = Profile(space, tuple(r for r in readings if r is not None))
+    return found
+
+
+def columns_of(spaces: Spaces, space: ChannelSpace, tap: Tap) -> Tensor:
+    """Per column of a tap, the unit of a space it belongs to, or -1."""
+    membership, index = spaces.membership, spaces.index(space)
+    where, unit = (
+        (membership.head_space, membership.head)
+        if space.heads
+        else (membership.space, membership.unit)
+    )
+    return torch.where(where[tap.labels] == index, unit[tap.labels], -1)
+
+
+def _reading(
+    spaces: Spaces, space: ChannelSpace, name: str, seen: Statistics, H: Tensor
+) -> Reading | None:
+    factor = seen.factors[name]
+    units = columns_of(spaces, space, spaces.taps[name])
+    counts = torch.bincount(units[units >= 0], minlength=space.size)
+    per_unit = int(counts.max())
+    if per_unit == 0 or not bool((counts == per_unit).all()):
+        return None
+    own = torch.argsort(torch.where(units >= 0, units, space.size), stable=True)
+    own = own[: space.size * per_unit].to(factor.device)
+    if factor.gram is not None:
+        part = RFactor(factor.rows, factor.floor, gram=factor.gram[own][:, own])
+    else:
+        assert factor.root is not None
+        part = RFactor(factor.rows, factor.floor, root=factor.root[:, own])
+    outcome = seen.energies.get(name) or None
+    patches = _patches(spaces, spaces.taps[name], units, seen)
+    return Reading(name, part, H.to(factor.device)[own][:, own], per_unit, outcome, patches)
+
+
+def _patches(spaces: Spaces, tap: Tap, units: Tensor, seen: Statistics) -> Reader | None:
+    """The reader of a tap as a regression on patches, the inputs of every unit a block."""
+    moments, energy = seen.moments.get(tap.name), seen.energies.get(tap.name, 0.0)
+    if moments is None or energy <= 0:
+        return None
+    (absorber,) = tap.absorbers
+    node = tap.sites[0].op.node
+    weight = spaces.graph.parameters()[absorber.weight]
+    norm = batch_norm_after(spaces.graph, node)
+    W = weight.to(moments.gram.dtype).reshape(len(weight), -1)
+    if norm is not None:
+        W = W * norm.scale.to(W)[:, None]
+    column = absorber.column.repeat_interleave(W.shape[1] // len(absorber.column))
+    unit = torch.where(column >= 0, units[column.clamp(min=0)], -1)
+    counts = torch.bincount(unit[unit >= 0])
+    if not bool((counts == counts[0]).all()):
+        return None
+    inputs = torch.argsort(torch.where(unit >= 0, unit, len(counts)), stable=True)
+    blocks = inputs[: int(counts.sum())].reshape(len(counts), -1)
+    shifts = norm is not None or arguments_of(node).get("bias") is not None
+    G = moments.centred() if shifts else moments.gram
+    return Reader(G, W.T, blocks, energy * moments.rows)
+
+
+def reading_weights(spaces: Spaces, tap: Tap) -> Tensor:
+    """`H = U @ U.T` of a tap: all weights that read it, each output scaled as its batch norm does.
+
+    Where two activations meet (query and key), the weight that makes the other one stands for it.
+    """
+    parameters = spaces.graph.parameters()
+    H = torch.zeros(tap.size, tap.size, dtype=torch.float64)
+    scale = None
+    norm = batch_norm_after(spaces.graph, tap.sites[0].op.node)
+    if norm is not None:
+        scale = norm.scale.cpu()
+    for absorber in tap.absorbers:
+        weight = parameters[absorber.weight].double().cpu()
+        if scale is not None and absorber.dim == 1 and len(scale) == len(weight):
+            weight = weight * scale.reshape(-1, *[1] * (weight.ndim - 1))
+        H += _outer(weight, absorber, tap.size)
+    return H
+
+
+def _outer(weight: Tensor, absorber: Absorber, size: int) -> Tensor:
+    """`U @ U.T` for one weight, over all its other dims and its repeats."""
+    H = torch.zeros(size, size, dtype=weight.dtype)
+    if absorber.column.ndim == 2:  # a grouped convolution: one block per group
+        for block, columns in zip(weight.chunk(len(absorber.column)), absorber.column, strict=True):
+            U = block.movedim(1, 0).reshape(block.shape[1], -1)
+            H[columns[:, None], columns] += U @ U.T
+        return H
+    rows = weight.movedim(absorber.dim, 0).reshape(len(absorber.column), -1)
+    for repeat in absorber.repeat[absorber.column >= 0].unique():
+        mine = torch.nonzero((absorber.column >= 0) & (absorber.repeat == repeat)).reshape(-1)
+        columns, U = absorber.column[mine], rows[mine]
+        H[columns[:, None], columns] += U @ U.T
+    return H
+
+
+def _trace(G: Tensor) -> float:
+    return max(float(G.diagonal().sum()), 1e-300)

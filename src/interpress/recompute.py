@@ -1,0 +1,100 @@
+"""Algorithm 2 to the letter: after every step the pruned network is measured again.
+
+Kept for comparison. The one-pass form (`method="iterative-id"`) takes the same steps from the
+original's activations and costs one pass in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from interpress.allocate import Widths
+from interpress.build import Built
+from interpress.calibrate import calibrate
+from interpress.errors import ArgumentError
+from interpress.graph.capture import capture
+from interpress.graph.spaces import Spaces, spaces_of
+from interpress.knowledge import Knowledge
+from interpress.methods.registry import order_of
+from interpress.plan import interpolations, tap_orderings
+from interpress.profile import profiles_of
+from interpress.progress import Bars
+from interpress.surgery import Cut, carve
+from interpress.verify import check
+
+
+def recomputed(
+    knowledge: Knowledge,
+    allowed: Mapping[str, list[int]],
+    budget: float,
+    step: float,
+    places: Bars,
+) -> tuple[Built, Widths]:
+    """Take the layer with the lowest score, cut `step` of it, measure again, until it is enough."""
+    spaces = knowledge.spaces
+    meter = spaces.cost.meter("flops")
+    target = budget * meter.total({})
+    state = _State(spaces, {name: spaces[name].size for name in allowed})
+    with places.job("pruning step by step", meter.total({}) - target) as advance:
+        while (now := meter.total(state.widths)) > target:
+            small = spaces_of(capture(state.network(), spaces.graph.example))
+            seen = calibrate(small, knowledge.data().batches("fit"), patches=False)
+            profiles = profiles_of(small, seen)
+            scored = []
+            for name, width in state.widths.items():
+                wished = width - max(1, round(step * width))
+                new = next((w for w in allowed[name] if w <= wished), None)
+                if new is None or name not in profiles:
+                    continue
+                saved = meter.saved(state.widths, name, new)
+                order = order_of(profiles[name], "pivoting")
+                scored.append((float(order.proxy[new]) / saved, name, new, order))
+            if not scored:
+                raise ArgumentError(
+                    f"flops={budget:g} cannot be reached in steps of {step:g}: no layer can lose "
+                    f"more, and {now / meter.total({}):.3f} of the FLOPs remain; ask for that"
+                )
+            _, name, new, order = min(scored, key=lambda found: found[:2])
+            inside = [w for w in allowed[name] if new <= w < state.widths[name]]
+            fits = [w for w in inside if now - meter.saved(state.widths, name, w) <= target]
+            new = max(fits, default=new)  # no more than is asked for
+            state.shrink(name, order.kept(new), interpolations(
+                small, {name: order.kept(new)}, seen.factors
+            ))  # fmt: skip
+            advance(now - meter.total(state.widths))
+    return state.built(knowledge), state.widths
+
+
+class _State:
+    """What is kept so far, in the original's numbering, with the product of all `T`."""
+
+    def __init__(self, spaces: Spaces, widths: Widths) -> None:
+        self.spaces, self.widths = spaces, widths
+        self._kept: dict[str, Tensor] = {}
+        self._T: dict[str, Tensor] = {}
+
+    def network(self) -> nn.Module:
+        """The pruned network as it stands."""
+        return carve(self._cut()) if self._kept else self.spaces.graph.model
+
+    def shrink(self, name: str, chosen: Tensor, T: Mapping[str, Tensor]) -> None:
+        """Keep some of what is left of a space."""
+        self._kept[name] = self._kept[name][chosen] if name in self._kept else chosen
+        self.widths[name] = len(chosen)
+        for tap, matrix in T.items():
+            before = self._T.get(tap)
+            self._T[tap] = matrix if before is None else matrix @ before
+
+    def built(self, knowledge: Knowledge) -> Built:
+        """The finished network, proved and compared."""
+        cut = self._cut()
+        model = carve(cut)
+        proof = check(self.spaces, cut, model)
+        taps = tap_orderings(self.spaces, cut.kept, knowledge.seen.factors)
+        agreed = knowledge.held_agreements(model)[0]
+        return Built(model, cut, taps, proof, agreed, None, False)
+
+    def _cut(self) -> Cut:
+        return Cut(self.spaces, self._kept, self._T)

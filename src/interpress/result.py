@@ -1,0 +1,136 @@
+"""What comes back: the smaller network, what was planned, and the evidence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from interpress.agreement import Agreement
+from interpress.archive import save_result
+from interpress.budget import Budget
+from interpress.build import Built
+from interpress.cost import Cost
+from interpress.graph.spaces import Spaces
+from interpress.methods.registry import Method
+from interpress.plan import SpacePlan
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A compressed network with its evidence.
+
+    `model` is an ordinary network of the original's classes; `plan` says per space what was kept
+    and how well the rest is rebuilt; `agreement` is measured on held-out calibration data.
+    """
+
+    budget: Budget
+    method: Method
+    spaces: Spaces
+    widths: Mapping[str, int]
+    built: Built
+    seed: int
+    latency: float | None = None
+    """Measured time over the original's, where that was the budget."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The smaller network."""
+        return self.built.model
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """Agreement with the original on held-out calibration data."""
+        return self.built.agreement
+
+    @cached_property
+    def before(self) -> Cost:
+        """What the original costs."""
+        return self.spaces.cost()
+
+    @cached_property
+    def after(self) -> Cost:
+        """What the smaller network costs."""
+        return self.spaces.cost(self.widths)
+
+    @property
+    def flops(self) -> float:
+        """The fraction of FLOPs that is left."""
+        return self.after.flops / self.before.flops
+
+    @property
+    def params(self) -> float:
+        """The fraction of parameters that is left."""
+        return self.after.parameters / self.before.parameters
+
+    @cached_property
+    def plan(self) -> tuple[SpacePlan, ...]:
+        """Per space that can shrink: widths, kept channels, error and its ratio to the SVD bound."""
+        return tuple(self._space_plan(name) for name in self.widths)
+
+    def _space_plan(self, name: str) -> SpacePlan:
+        space, cut = self.spaces[name], self.built.cut
+        kept = tuple(cut.kept[name].tolist()) if name in cut.kept else tuple(range(space.size))
+        worst = (0.0, 0.0)
+        for tap in space.taps:
+            if tap in self.built.taps:
+                ordering, found = self.built.taps[tap]
+                whole = ordering.spectral_norm or 1.0
+                bound = ordering.svd_bound(found.k).spectral / whole
+                worst = max(worst, (found.spectral_error / whole, bound))
+        return SpacePlan(name, space.size, self.widths[name], kept, *worst)
+
+    def summary(self) -> str:
+        """A table that fits 80 columns."""
+        console = Console(width=80, record=True, file=open(os.devnull, "w"), force_terminal=False)  # noqa: SIM115
+        console.print(self._headline())
+        console.print(self._table())
+        return console.export_text().rstrip()
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return f"Result({self.budget}, flops={self.flops:.3f}, agreement={self.agreement})"
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the smaller network (safetensors) and the plan (JSON) into a folder.
+
+        `interpress.load(folder, model)` turns a freshly built original into this network.
+        """
+        save_result(self, folder, overwrite)
+
+    def _headline(self) -> Table:
+        table = Table(title=f"{self.method.name}, asked for {self.budget}", width=80)
+        for column in ("", "original", "smaller", "left"):
+            table.add_column(column, justify="left" if not column else "right")
+        for label, unit in (("FLOPs", "flops"), ("parameters", "parameters")):
+            a, b = getattr(self.before, unit), getattr(self.after, unit)
+            table.add_row(label, f"{a:,}", f"{b:,}", f"{b / a:.1%}")
+        if self.latency is not None:
+            table.add_row("measured time", "1.00", f"{self.latency:.2f}", f"{self.latency:.1%}")
+        if self.agreement is not None:
+            table.caption = f"held-out calibration data: {self.agreement}"
+        return table
+
+    def _table(self) -> Table:
+        table = Table(width=80, caption=f"frozen: {len(self.spaces.frozen)} spaces")
+        table.add_column("space", overflow="ellipsis", no_wrap=True)
+        for column in ("before", "after", "kept", "error", "over SVD"):
+            table.add_column(column, justify="right", no_wrap=True)
+        for row in self.plan:
+            changed = row.after < row.before
+            table.add_row(
+                row.name,
+                str(row.before),
+                str(row.after),
+                f"{row.after / row.before:.0%}",
+                f"{row.error:.1%}" if changed else "",
+                f"{row.ratio:.2f}" if changed else "",
+            )
+        return table

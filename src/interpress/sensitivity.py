@@ -1,0 +1,111 @@
+"""How much the outputs really change when one space alone is shrunk: measured, not predicted.
+
+The error a space's readers see says little about what it does to the decisions. So each space is
+shrunk alone to a few widths on a few held-out examples, and its error curve is scaled to fit. Only
+what comes after the space is run again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from interpress.graph.graph import Example, Graph, evaluate, writes
+from interpress.graph.sites import by_node, operand_of, with_operand
+from interpress.graph.spaces import Spaces
+from interpress.judge import Judge
+from interpress.linalg.factor import RFactor
+from interpress.methods.registry import Order
+from interpress.plan import interpolations
+from interpress.surgery import Cut
+
+SHARES = (0.8, 0.6, 0.4)
+Measured = dict[str, list[tuple[int, float]]]
+"""Per space: widths and the divergence measured there."""
+
+
+def measure_effects(
+    spaces: Spaces,
+    orders: Mapping[str, Order],
+    factors: Mapping[str, RFactor],
+    example: Example,
+    judge: Judge,
+    done: Callable[[], None] = lambda: None,
+) -> Measured:
+    """The divergence of the outputs with each space alone at a few widths."""
+    values = _all_values(spaces.graph, example)
+    reference = _output(spaces.graph, values, {}, judge)
+    found: Measured = {}
+    for name, order in orders.items():
+        space = spaces[name]
+        widths = [max(space.step, round(s * space.size / space.step) * space.step) for s in SHARES]
+        found[name] = []
+        for width in sorted(set(widths) - {space.size}):
+            kept = {name: order.kept(width)}
+            cut = Cut(spaces, kept, interpolations(spaces, kept, factors))
+            changed = _rerun(spaces, cut, values)
+            output = _output(spaces.graph, values, changed, judge)
+            found[name].append((width, judge.divergence(reference, output)))
+        done()
+    return found
+
+
+def factor_of(errors: Tensor, measured: list[tuple[int, float]]) -> float:
+    """How much more a space's error does to the outputs than its size says: one factor.
+
+    A few examples measure it roughly, so it is drawn half-way (on the scale of factors) to one.
+    """
+    logs = [
+        math.log(effect / float(errors[width]))
+        for width, effect in measured
+        if effect > 0 and float(errors[width]) > 0 and math.isfinite(effect)
+    ]
+    return math.exp(0.5 * sum(logs) / len(logs)) if logs else 1.0
+
+
+def _all_values(graph: Graph, example: Example) -> dict[fx.Node, Any]:
+    """The value of every node, safe from operators that write into their inputs."""
+    values: dict[fx.Node, Any] = {}
+    overwritten = any(writes(node) for node in graph.nodes)
+
+    def see(node: fx.Node, value: Any) -> None:
+        copied = overwritten and isinstance(value, Tensor) and node.op == "call_function"
+        values[node] = value.clone() if copied else value
+
+    graph.run(example, see=see)
+    return values
+
+
+def _rerun(spaces: Spaces, cut: Cut, values: Mapping[fx.Node, Any]) -> dict[fx.Node, Any]:
+    """The values that change when the taps of a cut are replaced by their interpolations."""
+    taps = [tap for tap in spaces.taps.values() if tap.name in cut.T]
+    sites = by_node(taps)
+    changed: dict[fx.Node, Any] = {}
+    for node in spaces.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if node not in sites and not any(i in changed for i in node.all_input_nodes):
+            continue
+        args, kwargs = fx.node.map_arg(
+            (node.args, node.kwargs), lambda n: changed[n] if n in changed else values[n]
+        )
+        for tap, site in sites.get(node, ()):
+            operand = operand_of(node, args, kwargs, site)
+            replaced = tap.replaced(operand, site, cut.columns(tap), cut.T[tap.name])
+            args, kwargs = with_operand(node, args, kwargs, site, replaced)
+        if writes(node):  # into copies of its own
+            args = tuple(arg.clone() if isinstance(arg, Tensor) else arg for arg in args)
+        changed[node] = evaluate(node, args, kwargs)
+    return changed
+
+
+def _output(
+    graph: Graph, values: Mapping[fx.Node, Any], changed: Mapping[fx.Node, Any], judge: Judge
+) -> Tensor:
+    leaves = [leaf for leaf in graph.output_nodes() if isinstance(values.get(leaf), Tensor)]
+    node = leaves[judge.place]
+    return changed.get(node, values[node])
