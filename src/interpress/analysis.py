@@ -209,9 +209,11 @@ class _Job:
         return self._wrapped(self._build(widths, places), widths)
 
     def _wrapped(self, built: Built, widths: Widths, latency: float | None = None) -> Result:
+        known = self.knowledge
         return Result(
-            self.budget, self.method, self.knowledge.spaces, widths, built, self.seed, latency
-        )
+            self.budget, self.method, known.spaces, widths, built,
+            known.seen.factors, self.seed, latency,
+        )  # fmt: skip
 
     def _search(self, problem: Problem, places: Bars) -> Result:
         """The fewest FLOPs that hold the budget, by bisection along the allocation's path."""

@@ -10,9 +10,8 @@ from torch import nn
 from interpress.agreement import Agreement
 from interpress.errors import DataError
 from interpress.knowledge import Knowledge, captured_examples
-from interpress.linalg.ordering import Interpolation, Ordering
 from interpress.methods.registry import Method
-from interpress.plan import tap_orderings
+from interpress.plan import interpolations
 from interpress.progress import Bars
 from interpress.refit import Refit, refit, refitted
 from interpress.surgery import Cut, carve
@@ -27,7 +26,6 @@ class Built:
 
     model: nn.Module
     cut: Cut
-    taps: Mapping[str, tuple[Ordering, Interpolation]]
     proof: Proof
     agreement: Agreement | None
     """On held-out calibration data; None where there are none."""
@@ -50,21 +48,20 @@ def build(
     orders = knowledge.orders(method.selection, places)
     kept = {n: orders[n].kept(w) for n, w in widths.items() if w < spaces[n].size}
     check_rows(knowledge, widths)
-    taps = tap_orderings(spaces, kept, knowledge.seen.factors)
-    cut = Cut(spaces, kept, {name: found.T for name, (_, found) in taps.items()})
+    cut = Cut(spaces, kept, interpolations(spaces, kept, knowledge.seen.factors))
     plain = carve(cut)
     proof = check(spaces, cut, plain)
     if not method.refit or not kept:
         agreed = knowledge.held_agreements(plain)[0] if knowledge.calibration else None
-        return Built(plain, cut, taps, proof, agreed, None, False)
+        return Built(plain, cut, proof, agreed, None, False)
     solved = _refit(knowledge, cut, plain, places, memory, seed)
     if not solved.weights:
-        return Built(plain, cut, taps, proof, knowledge.held_agreements(plain)[0], solved, False)
+        return Built(plain, cut, proof, knowledge.held_agreements(plain)[0], solved, False)
     better = refitted(plain, solved.weights)
     before, after = knowledge.held_agreements(plain, better)
     if loss_of(after) < loss_of(before):
-        return Built(better, cut, taps, proof, after, solved, True)
-    return Built(plain, cut, taps, proof, before, solved, False)
+        return Built(better, cut, proof, after, solved, True)
+    return Built(plain, cut, proof, before, solved, False)
 
 
 def loss_of(agreement: Agreement) -> float:

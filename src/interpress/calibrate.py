@@ -16,14 +16,14 @@ from interpress.graph.graph import Example
 from interpress.graph.sites import by_node, operand_of
 from interpress.graph.spaces import Spaces
 from interpress.graph.taps import Tap
-from interpress.linalg.factor import RFactor, triangle
+from interpress.linalg.factor import RFactor, add_gram, mirror, triangle
 from interpress.linalg.stream import FactorStream
 from interpress.patches import Dense, dense_of
 
-ROWS_PER_EXAMPLE = 32  # positions of an image, tokens of a text; more adds next to nothing
-PATCHES_PER_EXAMPLE = 8
-LARGEST_PATCH = 5000  # inputs per output beyond which patches are not looked at
-_EXAMPLES_FOR_ENERGY = 32  # of every batch
+ROWS_PER_EXAMPLE = 16  # positions of an image, tokens of a text; more adds next to nothing
+PATCHES_PER_EXAMPLE = 32  # of layers with up to 1024 inputs per output, fewer of larger ones
+LARGEST_PATCH = 2304  # inputs per output beyond which channels stand for patches
+_EXAMPLES_FOR_ENERGY = 8  # of every batch
 
 
 @dataclass
@@ -31,14 +31,13 @@ class Moments:
     """Second moments of the patches that one dense layer reads."""
 
     gram: Tensor
+    """Its upper half; `mirror` fills the rest."""
     total: Tensor
     rows: int
 
     @classmethod
-    def empty(cls, size: int, device: torch.device) -> Moments:
+    def empty(cls, size: int, dtype: torch.dtype, device: torch.device) -> Moments:
         """No rows yet."""
-        exact = size <= 1024 or device.type == "cuda"
-        dtype = torch.float64 if exact else torch.float32
         return cls(
             torch.zeros(size, size, dtype=dtype, device=device),
             torch.zeros(size, dtype=torch.float64, device=device),
@@ -48,14 +47,14 @@ class Moments:
     def add(self, X: Tensor) -> None:
         """More rows (rows, size)."""
         X = X.to(self.gram.dtype)
-        self.gram.addmm_(X.T, X)
+        add_gram(self.gram, X)
         self.total += X.sum(0)
         self.rows += len(X)
 
     def centred(self) -> Tensor:
         """The Gram matrix of rows less their mean."""
         mean = (self.total / max(self.rows, 1)).to(self.gram.dtype)
-        return self.gram - torch.outer(mean, mean) * self.rows
+        return torch.addr(mirror(self.gram), mean, mean, alpha=-self.rows)
 
 
 @dataclass
@@ -147,10 +146,12 @@ class _Pass:
             self.energies[name].add(value, channel)
 
     def _add_patches(self, name: str, dense: Dense, operand: Tensor) -> None:
-        at = dense.positions(operand, PATCHES_PER_EXAMPLE * self.examples, self._sampler)
+        each = PATCHES_PER_EXAMPLE * 1024 // max(dense.unknowns, 1024)
+        at = dense.positions(operand, each * self.examples, self._sampler)
         X = dense.inputs(operand, at)[:, 0]
         if name not in self.moments:
-            self.moments[name] = Moments.empty(X.shape[1], X.device)
+            dtype = torch.float64 if X.dtype == torch.float64 else torch.float32
+            self.moments[name] = Moments.empty(X.shape[1], dtype, X.device)
         self.moments[name].add(X)
 
 

@@ -66,6 +66,15 @@ class Judge:
         size = float((centred - centred.mean(0)).square().mean())
         return mean / size if size > 0 else mean
 
+    def distance(self, reference: Tensor, other: Tensor) -> float:
+        """Squared difference of the outputs relative to their spread; steadier than a divergence
+        where there are few examples. Scores count up to a constant."""
+        a, b = reference.double().cpu(), other.double().cpu()
+        if self.kind in ("classification", "segmentation"):
+            a, b = (x - x.mean(self._dim, keepdim=True) for x in (a, b))
+        spread = float((a - a.mean(0)).square().sum())
+        return float((a - b).square().sum()) / spread if spread > 0 else 0.0
+
     def confidence(self, output: Tensor) -> Tensor:
         """The probability of what is decided, per example (and position)."""
         return self._log(output.double().cpu()).exp().amax(self._dim)

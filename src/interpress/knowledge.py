@@ -22,7 +22,7 @@ from interpress.profile import Profile, profiles_of
 from interpress.progress import Bars
 from interpress.sensitivity import Measured, factor_of, measure_effects
 
-_EXAMPLES_FOR_EFFECTS = 64
+_EXAMPLES_FOR_EFFECTS = 32
 _MEMORY_FOR_EFFECTS = 2**30
 _CERTAIN = 0.01  # mean doubt under which calibration data look like training data
 

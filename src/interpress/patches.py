@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor, fx
 from interpress.graph.following import arguments_of, family, weight_name
 from interpress.graph.graph import Graph
 
-_CONVOLUTIONS = {"aten.conv1d": 1, "aten.conv2d": 2, "aten.conv3d": 3}
+CONVOLUTIONS = {"aten.conv1d": 1, "aten.conv2d": 2, "aten.conv3d": 3}
 
 
 @dataclass(frozen=True)
@@ -75,25 +76,31 @@ class Dense:
         if not self.spatial:
             flat = operand.reshape(-1, 1, operand.shape[-1])
             return flat if at is None else flat[at.to(operand.device)]
-        padded = torch.nn.functional.pad(operand, [p for p in reversed(self.padding) for _ in "lr"])
-        sizes = padded.shape[2:]
-        kernel = self.shape[2:]
-        spans = self._spans(operand.shape[2:])
+        sizes, kernel = operand.shape[2:], self.shape[2:]
+        spans = self._spans(sizes)
         if at is None:
             at = torch.arange(math.prod(spans))
         where = torch.unravel_index(at, spans)
         taps = torch.unravel_index(torch.arange(math.prod(kernel)), kernel)
         flat = torch.zeros(len(at), len(taps[0]), dtype=torch.long)
+        inside = torch.ones_like(flat, dtype=torch.bool)
         for axis, size in enumerate(sizes):
-            first = where[axis][:, None] * self.stride[axis]
-            flat = flat * size + first + taps[axis][None, :] * self.dilation[axis]
-        patches = padded.flatten(2)[:, :, flat.to(operand.device)]  # (batch, in, positions, taps)
+            first = where[axis][:, None] * self.stride[axis] - self.padding[axis]
+            place = first + taps[axis][None, :] * self.dilation[axis]
+            inside &= (place >= 0) & (place < size)
+            flat = flat * size + place.clamp(0, size - 1)
+        patches = operand.flatten(2)[:, :, flat.to(operand.device)]  # (batch, in, positions, taps)
+        if not bool(inside.all()):
+            patches *= inside.to(operand)
         batch = len(patches)
-        patches = patches.reshape(batch, self.groups, -1, len(at), len(taps[0]))
-        return patches.permute(0, 3, 1, 2, 4).reshape(batch * len(at), self.groups, -1)
+        groups = operand.shape[1] // self.shape[1]  # fewer than captured where channels left
+        patches = patches.reshape(batch, groups, -1, len(at), len(taps[0]))
+        return patches.permute(0, 3, 1, 2, 4).reshape(batch * len(at), groups, -1)
 
 
-def dense_of(graph: Graph, node: fx.Node) -> Dense | None:
+def dense_of(
+    graph: Graph, node: fx.Node, parameters: Mapping[str, Tensor] | None = None
+) -> Dense | None:
     """The dense layer that a node is, if its weight is a parameter and its form is known."""
     if node.op != "call_function":
         return None
@@ -103,10 +110,11 @@ def dense_of(graph: Graph, node: fx.Node) -> Dense | None:
     bias_name = weight_name(graph, bias)
     if weight is None or (bias is not None and bias_name is None):
         return None
-    shape = tuple(graph.parameters()[weight].shape)
+    parameters = graph.parameters() if parameters is None else parameters
+    shape = tuple(parameters[weight].shape)
     if family(node) == "aten.linear":
         return Dense(weight, bias_name, shape)
-    dims = _CONVOLUTIONS.get(family(node))
+    dims = CONVOLUTIONS.get(family(node))
     if dims is None or isinstance(arguments.get("padding"), str):
         return None
 

@@ -15,6 +15,8 @@ from interpress.linalg.ordering import Interpolation, Ordering
 from interpress.linalg.orderings import order_as_given
 from interpress.surgery import Cut
 
+_SAFE = 1e-4  # how far apart the pivots of a Gram matrix may be for it to be solved directly
+
 
 @dataclass(frozen=True)
 class SpacePlan:
@@ -39,7 +41,26 @@ def interpolations(
     spaces: Spaces, kept: Mapping[str, Tensor], factors: Mapping[str, RFactor]
 ) -> dict[str, Tensor]:
     """`T` of every tap that loses a column: the least-squares one for what is kept."""
-    return {name: found.T for name, (_, found) in tap_orderings(spaces, kept, factors).items()}
+    cut = Cut(spaces, kept)
+    found = {}
+    for name in dict.fromkeys(tap for space in kept for tap in spaces[space].taps):
+        columns = cut.columns(spaces.taps[name])
+        if len(columns) < spaces.taps[name].size:
+            found[name] = _interpolation(factors[name], columns, spaces.taps[name])
+    return found
+
+
+def _interpolation(factor: RFactor, columns: Tensor, tap: Tap) -> Tensor:
+    """`inverse(G_kk) @ G_k:` where that is safe, else by way of an ordering."""
+    index = columns.to(factor.device)
+    rows = factor.G[index]
+    lower, failed = torch.linalg.cholesky_ex(rows[:, index])
+    pivots = lower.diagonal()
+    if int(failed) == 0 and float(pivots.min()) > _SAFE * float(pivots.max()):
+        T = torch.cholesky_solve(rows, lower)
+        T[:, index] = torch.eye(len(index), dtype=T.dtype, device=T.device)
+        return T
+    return order_as_given(factor, _first(columns, tap).to(factor.device)).at_rank(len(columns)).T
 
 
 def tap_orderings(

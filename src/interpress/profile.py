@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from interpress.graph.following import arguments_of, batch_norm_after
 from interpress.graph.spaces import ChannelSpace, Spaces
 from interpress.graph.taps import Absorber, Tap
 from interpress.linalg.elimination import Reader
-from interpress.linalg.factor import RFactor
+from interpress.linalg.factor import RFactor, mirror
 from interpress.linalg.ordering import Ordering
 from interpress.linalg.orderings import order_as_given
 
@@ -25,13 +26,17 @@ class Reading:
     tap: str
     factor: RFactor
     """Of the space's columns alone, the columns of a unit side by side."""
-    H: Tensor
-    """`U @ U.T`, `U` the weights that read these columns."""
+    weigh: Callable[[], Tensor] = field(repr=False)
     per_unit: int
     outcome: float | None = None
     """Variance of what the reader's output becomes, per row, where that is known."""
     patches: Reader | None = None
     """The same reading with every input of the reader free, where it was measured."""
+
+    @cached_property
+    def H(self) -> Tensor:
+        """`U @ U.T`, `U` the weights that read these columns."""
+        return self.weigh().to(self.factor.device)
 
     @cached_property
     def effect(self) -> float:
@@ -95,10 +100,13 @@ class Profile:
 
 def profiles_of(spaces: Spaces, seen: Statistics) -> dict[str, Profile]:
     """The profile of every shrinkable space."""
-    weights = {name: reading_weights(spaces, spaces.taps[name]) for name in seen.factors}
+    parameters = spaces.graph.parameters()
+    weights = cache(lambda name: reading_weights(spaces, spaces.taps[name], parameters))
     found = {}
     for space in spaces.shrinkable:
-        readings = [_reading(spaces, space, name, seen, weights[name]) for name in space.taps]
+        readings = [
+            _reading(spaces, space, name, seen, partial(weights, name)) for name in space.taps
+        ]
         found[space.name] = Profile(space, tuple(r for r in readings if r is not None))
     return found
 
@@ -115,7 +123,7 @@ def columns_of(spaces: Spaces, space: ChannelSpace, tap: Tap) -> Tensor:
 
 
 def _reading(
-    spaces: Spaces, space: ChannelSpace, name: str, seen: Statistics, H: Tensor
+    spaces: Spaces, space: ChannelSpace, name: str, seen: Statistics, weigh: Callable[[], Tensor]
 ) -> Reading | None:
     factor = seen.factors[name]
     units = columns_of(spaces, space, spaces.taps[name])
@@ -131,22 +139,33 @@ def _reading(
         assert factor.root is not None
         part = RFactor(factor.rows, factor.floor, root=factor.root[:, own])
     outcome = seen.energies.get(name) or None
-    patches = _patches(spaces, spaces.taps[name], units, seen)
-    return Reading(name, part, H.to(factor.device)[own][:, own], per_unit, outcome, patches)
+    patches = _patches(spaces, spaces.taps[name], units, seen, spaces.graph.parameters())
+    here = own.cpu()
+    return Reading(
+        name, part, lambda: weigh()[here][:, here], per_unit, outcome, patches
+    )
 
 
-def _patches(spaces: Spaces, tap: Tap, units: Tensor, seen: Statistics) -> Reader | None:
+def _patches(
+    spaces: Spaces,
+    tap: Tap,
+    units: Tensor,
+    seen: Statistics,
+    parameters: Mapping[str, Tensor],
+) -> Reader | None:
     """The reader of a tap as a regression on patches, the inputs of every unit a block."""
     moments, energy = seen.moments.get(tap.name), seen.energies.get(tap.name, 0.0)
-    if moments is None or energy <= 0:
+    (absorber,) = tap.absorbers if energy > 0 else (None,)
+    if absorber is None or absorber.column.ndim > 1:
         return None
-    (absorber,) = tap.absorbers
     node = tap.sites[0].op.node
-    weight = spaces.graph.parameters()[absorber.weight]
-    norm = batch_norm_after(spaces.graph, node)
-    W = weight.to(moments.gram.dtype).reshape(len(weight), -1)
+    weight = parameters[absorber.weight]
+    norm = batch_norm_after(spaces.graph, node, parameters)
     if norm is not None:
-        W = W * norm.scale.to(W)[:, None]
+        weight = weight * norm.scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
+    if moments is None:
+        return _channels(absorber, weight, units, seen.factors[tap.name], energy)
+    W = weight.to(moments.gram.dtype).reshape(len(weight), -1)
     column = absorber.column.repeat_interleave(W.shape[1] // len(absorber.column))
     unit = torch.where(column >= 0, units[column.clamp(min=0)], -1)
     counts = torch.bincount(unit[unit >= 0])
@@ -155,19 +174,35 @@ def _patches(spaces: Spaces, tap: Tap, units: Tensor, seen: Statistics) -> Reade
     inputs = torch.argsort(torch.where(unit >= 0, unit, len(counts)), stable=True)
     blocks = inputs[: int(counts.sum())].reshape(len(counts), -1)
     shifts = norm is not None or arguments_of(node).get("bias") is not None
-    G = moments.centred() if shifts else moments.gram
+    G = moments.centred() if shifts else mirror(moments.gram)
     return Reader(G, W.T, blocks, energy * moments.rows)
 
 
-def reading_weights(spaces: Spaces, tap: Tap) -> Tensor:
+def _channels(
+    absorber: Absorber, weight: Tensor, units: Tensor, factor: RFactor, energy: float
+) -> Reader | None:
+    """The same with one input per channel, for readers of too many: as `T` has it."""
+    if bool((absorber.repeat > 0).any()) or bool((absorber.column < 0).any()):
+        return None
+    rows = weight.to(factor.G).movedim(absorber.dim, 0).reshape(len(absorber.column), -1)
+    U = torch.empty_like(rows)
+    U[absorber.column] = rows
+    counts = torch.bincount(units[units >= 0])
+    if not bool((counts == counts[0]).all()):
+        return None
+    own = torch.argsort(torch.where(units >= 0, units, len(counts)), stable=True)
+    blocks = own[: int(counts.sum())].reshape(len(counts), -1)
+    return Reader(factor.G, U, blocks, energy * factor.rows)
+
+
+def reading_weights(spaces: Spaces, tap: Tap, parameters: Mapping[str, Tensor]) -> Tensor:
     """`H = U @ U.T` of a tap: all weights that read it, each output scaled as its batch norm does.
 
     Where two activations meet (query and key), the weight that makes the other one stands for it.
     """
-    parameters = spaces.graph.parameters()
     H = torch.zeros(tap.size, tap.size, dtype=torch.float64)
     scale = None
-    norm = batch_norm_after(spaces.graph, tap.sites[0].op.node)
+    norm = batch_norm_after(spaces.graph, tap.sites[0].op.node, parameters)
     if norm is not None:
         scale = norm.scale.cpu()
     for absorber in tap.absorbers:

@@ -18,7 +18,7 @@ from interpress.graph.capture import capture
 from interpress.graph.spaces import Spaces, spaces_of
 from interpress.knowledge import Knowledge
 from interpress.methods.registry import order_of
-from interpress.plan import interpolations, tap_orderings
+from interpress.plan import interpolations
 from interpress.profile import profiles_of
 from interpress.progress import Bars
 from interpress.surgery import Cut, carve
@@ -92,9 +92,8 @@ class _State:
         cut = self._cut()
         model = carve(cut)
         proof = check(self.spaces, cut, model)
-        taps = tap_orderings(self.spaces, cut.kept, knowledge.seen.factors)
         agreed = knowledge.held_agreements(model)[0]
-        return Built(model, cut, taps, proof, agreed, None, False)
+        return Built(model, cut, proof, agreed, None, False)
 
     def _cut(self) -> Cut:
         return Cut(self.spaces, self._kept, self._T)

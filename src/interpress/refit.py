@@ -10,21 +10,23 @@ sampled. A layer keeps its new weights only if they are closer on rows that were
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
+from interpress.errors import DataError
 from interpress.graph.capture import capture
-from interpress.graph.following import Following, arguments_of, following, weight_name
+from interpress.graph.following import Following, arguments_of, family, following, weight_name
 from interpress.graph.graph import Example, Graph, captured_name, evaluate, writes
-from interpress.patches import Dense, dense_of
+from interpress.patches import CONVOLUTIONS, Dense, dense_of
 from interpress.regression import Regression
 from interpress.surgery import Cut, copied
+from interpress.verify import outputs
 
-_ROWS_PER_UNKNOWN = 4
-_LEAST_ROWS = 8192
+_ROWS = 7168  # and one more per unknown
+_ROWS_GROUPED = 1024
 
 
 @dataclass
@@ -47,7 +49,7 @@ def refit(
 ) -> Refit:
     """New weights for a smaller network, from a few batches that are all held at once."""
     full = cut.spaces.graph
-    small = capture(smaller, full.example)
+    small = _twin(full, smaller)
     if not _same_operators(full, small):
         return Refit(skipped="the smaller network runs other operators than the original")
     walk = _Walk(cut, full, small, examples, seed)
@@ -57,6 +59,30 @@ def refit(
         walk.step(node, twin)
         done()
     return walk.result
+
+
+def _twin(full: Graph, smaller: nn.Module) -> Graph:
+    """A graph of the smaller network: the original's own where that gives the same outputs.
+
+    It does unless sizes are written into its operators; then the smaller network is captured.
+    """
+    same = replace(full, model=smaller)
+    try:
+        expected = outputs(smaller, full.example)
+        found = same.run(full.example, watch=own_groups)
+        if all(torch.allclose(a, b, 1e-4, 1e-5) for a, b in zip(found, expected, strict=True)):
+            return same
+    except (RuntimeError, ValueError, DataError):
+        pass
+    return capture(smaller, full.example)
+
+
+def own_groups(node: fx.Node, args: Any, kwargs: Any) -> Any:
+    """The arguments of a grouped convolution with as many groups as its weight says."""
+    if node.op == "call_function" and family(node) in CONVOLUTIONS and len(args) > 6:
+        groups = args[0].shape[1] // args[1].shape[1]
+        return (*args[:6], groups, *args[7:]), kwargs
+    return args, kwargs
 
 
 def refitted(smaller: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
@@ -79,34 +105,37 @@ class _Walk:
             "full": [full.flat_inputs(example) for example in examples],
             "small": [small.flat_inputs(example) for example in examples],
         }
-        self._values: dict[fx.Node, list[Any]] = {}
-        self._last = {**full.last_use(), **small.last_use()}
+        self._full: dict[fx.Node, list[Any]] = {}
+        self._small: dict[fx.Node, list[Any]] = {}
+        self._last = full.last_use(), small.last_use()
         self._same: set[fx.Node] = set()
-        self._used = {0: 0}
         self._uses = _uses(small)
 
     def step(self, node: fx.Node, twin: fx.Node) -> None:
         """Run one operator in both networks, and refit it in the small one first."""
-        self._values[node] = self._run(node, self.full, "full")
-        if self._is_same(node, twin):
+        self._full[node] = self._run(node, "full")
+        if self._is_same(node):
             self._same.add(node)
-            self._values[twin] = self._values[node]
+            self._small[twin] = self._full[node]
         else:
-            dense = dense_of(self.small, twin) if node.op == "call_function" else None
+            dense = dense_of(self.small, twin, self._weights["small"])
             if dense is not None and self._uses.get(dense.weight, 0) == 1:
                 self._refit(node, twin, dense)
-            self._values[twin] = self._run(twin, self.small, "small")
-        for done in (*self._last.get(node, ()), *self._last.get(twin, ())):
-            self._values.pop(done, None)
+            self._small[twin] = self._run(twin, "small")
+        for values, last, at in zip(
+            (self._full, self._small), self._last, (node, twin), strict=True
+        ):
+            for done in last.get(at, ()):
+                values.pop(done, None)
 
-    def _is_same(self, node: fx.Node, twin: fx.Node) -> bool:
+    def _is_same(self, node: fx.Node) -> bool:
         if node.op == "placeholder":
-            name = captured_name(node)
-            return self.full.weights.get(name) not in self.cut.weights
+            return self.full.weights.get(captured_name(node)) not in self.cut.weights
         return all(operand in self._same for operand in node.all_input_nodes)
 
-    def _run(self, node: fx.Node, graph: Graph, which: str) -> list[Any]:
+    def _run(self, node: fx.Node, which: str) -> list[Any]:
         count = len(self._inputs[which])
+        graph = self.full if which == "full" else self.small
         if node.op == "placeholder":
             name = captured_name(node)
             if name in graph.weights:
@@ -117,10 +146,12 @@ class _Walk:
             return [inputs[place] for inputs in self._inputs[which]]
         if node.op == "get_attr":
             return [node.meta["attribute"]] * count
-        return [self._evaluated(node, chunk) for chunk in range(count)]
+        return [self._evaluated(node, which, chunk) for chunk in range(count)]
 
-    def _evaluated(self, node: fx.Node, chunk: int) -> Any:
-        args, kwargs = self._arguments(node, chunk)
+    def _evaluated(self, node: fx.Node, which: str, chunk: int) -> Any:
+        args, kwargs = self._arguments(node, which, chunk)
+        if which == "small":
+            args, kwargs = own_groups(node, args, kwargs)
         if writes(node):  # not into a value that the other network shares
             args = tuple(
                 arg.clone() if isinstance(arg, Tensor) and own in self._same else arg
@@ -128,8 +159,9 @@ class _Walk:
             )
         return evaluate(node, args, kwargs)
 
-    def _arguments(self, node: fx.Node, chunk: int) -> Any:
-        return fx.node.map_arg((node.args, node.kwargs), lambda n: self._values[n][chunk])
+    def _arguments(self, node: fx.Node, which: str, chunk: int) -> Any:
+        values = self._full if which == "full" else self._small
+        return fx.node.map_arg((node.args, node.kwargs), lambda n: values[n][chunk])
 
     def _refit(self, node: fx.Node, twin: fx.Node, dense: Dense) -> None:
         kept = _kept_outputs(self.cut, weight_name(self.full, arguments_of(node)["weight"]))
@@ -139,7 +171,10 @@ class _Walk:
         if len(kept) != len(weight):
             return
         bias = self._weights["small"].get(dense.bias or "")
-        after = following(self.full, node), following(self.small, twin)
+        after = (
+            following(self.full, node, self._weights["full"]),
+            following(self.small, twin, self._weights["small"]),
+        )
         if (after[0].norm is None) != (after[1].norm is None):
             return
         rows = list(self._rows(node, twin, dense, kept, after))
@@ -166,8 +201,8 @@ class _Walk:
         self.result.weights[name] = value
         for node in self.small.nodes:
             if node.op == "placeholder" and self.small.weights.get(captured_name(node)) == name:
-                if node in self._values:
-                    self._values[node] = [value] * len(self._inputs["small"])
+                if node in self._small:
+                    self._small[node] = [value] * len(self._inputs["small"])
 
     def _rows(
         self,
@@ -179,12 +214,12 @@ class _Walk:
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Per batch, sampled: inputs of the small layer, what its output goes on to be in the full
         network, and what is added to it in the small one."""
-        chunks = len(self._values[node])
-        wanted = max(_LEAST_ROWS, _ROWS_PER_UNKNOWN * dense.unknowns)
+        chunks = len(self._full[node])
+        wanted = dense.unknowns + (_ROWS if dense.groups == 1 else _ROWS_GROUPED)
         others = self._others(node, after)
         for chunk in range(chunks):
-            (operand, *_), _ = self._arguments(twin, chunk)
-            target = self._values[node][chunk]
+            (operand, *_), _ = self._arguments(twin, "small", chunk)
+            target = self._full[node][chunk]
             at = dense.positions(operand, -(-wanted // chunks), self._generator)
             X = dense.inputs(operand, at)
             wish = dense.outputs(target, at)[:, kept.to(target.device)]
@@ -194,7 +229,7 @@ class _Walk:
                 wish = wish * full.scale[kept].to(wish) + full.shift[kept].to(wish)
                 offset = offset + small.shift.to(wish)
             if others is not None:
-                theirs, ours = (self._values[other][chunk] for other in others)
+                theirs, ours = self._full[others[0]][chunk], self._small[others[1]][chunk]
                 wish = wish + dense.outputs(theirs, at)[:, kept.to(target.device)]
                 offset = offset + dense.outputs(ours, at)
             yield X, wish, offset
@@ -206,9 +241,9 @@ class _Walk:
         theirs, ours = after[0].other, after[1].other
         if theirs is None or ours is None:
             return None
-        if theirs not in self._values or ours not in self._values:
+        if theirs not in self._full or ours not in self._small:
             return None
-        if self._values[theirs][0].shape != self._values[node][0].shape:
+        if self._full[theirs][0].shape != self._full[node][0].shape:
             return None
         return theirs, ours
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-ROUNDS = 8
-_SINGLE = 512  # more unknowns than this: products in single precision
+RIDGES = (3e-4, 3e-3, 3e-2, 3e-1)
+ROUNDS = 5
+_LARGE = 1024  # systems of more unknowns are solved in single precision
 
 
 @dataclass
@@ -58,35 +58,39 @@ class Regression:
         if bias is not None:
             y = y + bias.to(y).reshape(self.groups, 1, -1)
         rows = self.X.shape[1]
-        cut = max(1, rows - rows // 5)
-        before = self._loss(y, slice(cut, rows))
+        fitted, judged = slice(0, max(1, rows - rows // 5)), slice(max(1, rows - rows // 5), rows)
+        before = self._loss(y[:, judged], judged)
         best = (before, 0.0)
-        trained = _Normal(self.X[:, :cut], self.shifts)
+        normal = _Normal(self.X[:, fitted], self.shifts)
+        sides = normal.sides(self._residual(y[:, fitted], fitted))
         for ridge in RIDGES:
-            change, shift = trained.solve(self._residual(y)[:, :cut], ridge)
-            best = min(best, (self._loss(y + self.X @ change + shift, slice(cut, rows)), ridge))
+            change, shift = normal.solve(sides, ridge)
+            tried = y[:, judged] + self.X[:, judged] @ change + shift
+            best = min(best, (self._loss(tried, judged), ridge))
         if best[1] == 0.0:
             return Solution(None, W0.new_zeros(len(W0)), before, before)
-        normal = _Normal(self.X, self.shifts)
+        normal = normal.plus(self.X[:, judged], self.X)
         total, moved = torch.zeros_like(W.mT), torch.zeros_like(y[:, :1])
-        for _ in range(ROUNDS if self.relu else 1):
-            now = y + self.X @ total + moved
-            change, shift = normal.solve(self._residual(now), best[1], total)
+        for turn in range(ROUNDS if self.relu else 1):
+            if turn:
+                y = y + self.X @ change + shift
+            sides = normal.sides(self._residual(y, slice(None)))
+            change, shift = normal.solve(sides, best[1], total)
             total, moved = total + change, moved + shift
         return Solution(
             total.mT.reshape(W0.shape).to(W0), moved.reshape(-1).to(W0), before, *best
         )
 
-    def _residual(self, y: Tensor) -> Tensor:
+    def _residual(self, y: Tensor, rows: slice) -> Tensor:
         """How far `y` is from where its loss would vanish."""
-        z = self.scale * y + self.offset
-        short = self.wish - z
+        z, wish = self.scale * y + self.offset[:, rows], self.wish[:, rows]
+        short = wish - z
         if self.relu:
-            short = torch.where(self.wish > 0, short, -z.clamp(min=0))
-        return short / self.scale * self.alive
+            short = torch.where(wish > 0, short, -z.clamp(min=0))
+        return short * (self.alive / self.scale)
 
     def _loss(self, y: Tensor, rows: slice) -> float:
-        z, wish = self.scale * y[:, rows] + self.offset[:, rows], self.wish[:, rows]
+        z, wish = self.scale * y + self.offset[:, rows], self.wish[:, rows]
         if self.relu:
             z, wish = z.relu(), wish.relu()
         return float(((z - wish) * self.alive).double().square().sum())
@@ -97,29 +101,50 @@ class Regression:
 
 
 class _Normal:
-    """Normal equations of centred rows, one system per group."""
+    """Normal equations of centred rows, one system per group; solved in double precision unless large."""
 
-    def __init__(self, X: Tensor, shifts: bool) -> None:
+    def __init__(self, X: Tensor, shifts: bool, raw: Tensor | None = None) -> None:
         self.X = X
-        self.mean = X.mean(1, keepdim=True) if shifts else X.new_zeros(1)
         self.shifts = shifts
-        self._exact = X.shape[-1] <= _SINGLE or X.is_cuda
-        centred = X - self.mean
-        centred = centred.double() if self._exact else centred
-        self.gram = (centred.mT @ centred).double()
+        self.raw = X.mT @ X if raw is None else raw
+        self.mean = X.new_zeros(1)
+        exact = torch.float32 if X.shape[-1] > _LARGE else torch.float64
+        self.gram = self.raw.to(exact)
+        if shifts:
+            self.mean = X.mean(1, keepdim=True)
+            mean = self.mean.to(exact)
+            self.gram = self.gram - X.shape[1] * (mean.mT @ mean)
         self.size = self.gram.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-30)[:, None, None]
         self._lower: dict[float, Tensor] = {}
 
+    def plus(self, more: Tensor, everything: Tensor) -> _Normal:
+        """The same with more rows; `everything` are all of them."""
+        return _Normal(everything, self.shifts, self.raw + more.mT @ more)
+
+    def sides(self, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """The right-hand sides of a residual, and its mean."""
+        mean = residual.mean(1, keepdim=True) if self.shifts else residual.new_zeros(1)
+        right = (self.X.mT @ residual).to(self.gram)
+        if self.shifts:
+            right -= self.X.shape[1] * (self.mean.mT @ mean).to(self.gram)
+        return right, mean
+
     def solve(
-        self, residual: Tensor, ridge: float, so_far: Tensor | None = None
+        self, sides: tuple[Tensor, Tensor], ridge: float, so_far: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The change (unknowns, out) and shift that take most of a residual away."""
-        mean = residual.mean(1, keepdim=True) if self.shifts else residual.new_zeros(1)
-        right = ((self.X - self.mean).mT @ (residual - mean)).double()
+        right, mean = sides
         if so_far is not None:
-            right = right - ridge * self.size * so_far.double()
+            right = right - ridge * self.size * so_far.to(right)
+        change = torch.cholesky_solve(right, self._factored(ridge)).to(mean)
+        return change, mean - self.mean @ change if self.shifts else mean
+
+    def _factored(self, ridge: float) -> Tensor:
         if ridge not in self._lower:
             eye = torch.eye(self.gram.shape[-1], dtype=self.gram.dtype, device=self.gram.device)
-            self._lower[ridge] = torch.linalg.cholesky(self.gram + ridge * self.size * eye)
-        change = torch.cholesky_solve(right, self._lower[ridge]).to(residual)
-        return change, mean - self.mean @ change if self.shifts else mean
+            # products in single precision can leave the Gram matrix a little short of definite
+            lower, failed = torch.linalg.cholesky_ex(self.gram + ridge * self.size * eye)
+            if bool(failed.any()):
+                lower = torch.linalg.cholesky(self.gram + (ridge + 1e-3) * self.size * eye)
+            self._lower[ridge] = lower
+        return self._lower[ridge]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from rich.console import Console
@@ -17,8 +17,10 @@ from interpress.budget import Budget
 from interpress.build import Built
 from interpress.cost import Cost
 from interpress.graph.spaces import Spaces
+from interpress.linalg.factor import RFactor
+from interpress.linalg.ordering import Interpolation, Ordering
 from interpress.methods.registry import Method
-from interpress.plan import SpacePlan
+from interpress.plan import SpacePlan, tap_orderings
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +36,7 @@ class Result:
     spaces: Spaces
     widths: Mapping[str, int]
     built: Built
+    factors: Mapping[str, RFactor] = field(repr=False)
     seed: int
     latency: float | None = None
     """Measured time over the original's, where that was the budget."""
@@ -73,13 +76,17 @@ class Result:
         """Per space that can shrink: widths, kept channels, error and its ratio to the SVD bound."""
         return tuple(self._space_plan(name) for name in self.widths)
 
+    @cached_property
+    def _taps(self) -> dict[str, tuple[Ordering, Interpolation]]:
+        return tap_orderings(self.spaces, self.built.cut.kept, self.factors)
+
     def _space_plan(self, name: str) -> SpacePlan:
         space, cut = self.spaces[name], self.built.cut
         kept = tuple(cut.kept[name].tolist()) if name in cut.kept else tuple(range(space.size))
         worst = (0.0, 0.0)
         for tap in space.taps:
-            if tap in self.built.taps:
-                ordering, found = self.built.taps[tap]
+            if tap in self._taps:
+                ordering, found = self._taps[tap]
                 whole = ordering.spectral_norm or 1.0
                 bound = ordering.svd_bound(found.k).spectral / whole
                 worst = max(worst, (found.spectral_error / whole, bound))

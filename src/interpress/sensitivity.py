@@ -8,7 +8,7 @@ what comes after the space is run again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +23,8 @@ from interpress.methods.registry import Order
 from interpress.plan import interpolations
 from interpress.surgery import Cut
 
-SHARES = (0.8, 0.6, 0.4)
+SHARES = (0.5,)
+POWER = 0.25  # how far to believe what so few examples say
 Measured = dict[str, list[tuple[int, float]]]
 """Per space: widths and the divergence measured there."""
 
@@ -38,6 +39,7 @@ def measure_effects(
 ) -> Measured:
     """The divergence of the outputs with each space alone at a few widths."""
     values = _all_values(spaces.graph, example)
+    last = spaces.graph.last_use()
     reference = _output(spaces.graph, values, {}, judge)
     found: Measured = {}
     for name, order in orders.items():
@@ -47,9 +49,8 @@ def measure_effects(
         for width in sorted(set(widths) - {space.size}):
             kept = {name: order.kept(width)}
             cut = Cut(spaces, kept, interpolations(spaces, kept, factors))
-            changed = _rerun(spaces, cut, values)
-            output = _output(spaces.graph, values, changed, judge)
-            found[name].append((width, judge.divergence(reference, output)))
+            output = _output(spaces.graph, values, _rerun(spaces, cut, values, last), judge)
+            found[name].append((width, judge.distance(reference, output)))
         done()
     return found
 
@@ -57,14 +58,14 @@ def measure_effects(
 def factor_of(errors: Tensor, measured: list[tuple[int, float]]) -> float:
     """How much more a space's error does to the outputs than its size says: one factor.
 
-    A few examples measure it roughly, so it is drawn half-way (on the scale of factors) to one.
+    A few examples measure it roughly, so it is drawn towards one, on the scale of factors.
     """
     logs = [
         math.log(effect / float(errors[width]))
         for width, effect in measured
         if effect > 0 and float(errors[width]) > 0 and math.isfinite(effect)
     ]
-    return math.exp(0.5 * sum(logs) / len(logs)) if logs else 1.0
+    return math.exp(POWER * sum(logs) / len(logs)) if logs else 1.0
 
 
 def _all_values(graph: Graph, example: Example) -> dict[fx.Node, Any]:
@@ -80,8 +81,13 @@ def _all_values(graph: Graph, example: Example) -> dict[fx.Node, Any]:
     return values
 
 
-def _rerun(spaces: Spaces, cut: Cut, values: Mapping[fx.Node, Any]) -> dict[fx.Node, Any]:
-    """The values that change when the taps of a cut are replaced by their interpolations."""
+def _rerun(
+    spaces: Spaces,
+    cut: Cut,
+    values: Mapping[fx.Node, Any],
+    last: Mapping[fx.Node, Sequence[fx.Node]],
+) -> dict[fx.Node, Any]:
+    """The outputs that change when the taps of a cut are replaced by their interpolations."""
     taps = [tap for tap in spaces.taps.values() if tap.name in cut.T]
     sites = by_node(taps)
     changed: dict[fx.Node, Any] = {}
@@ -100,6 +106,8 @@ def _rerun(spaces: Spaces, cut: Cut, values: Mapping[fx.Node, Any]) -> dict[fx.N
         if writes(node):  # into copies of its own
             args = tuple(arg.clone() if isinstance(arg, Tensor) else arg for arg in args)
         changed[node] = evaluate(node, args, kwargs)
+        for done in last.get(node, ()):
+            changed.pop(done, None)
     return changed
 
 

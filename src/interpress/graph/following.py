@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +51,9 @@ def weight_name(graph: Graph, operand: Any) -> str | None:
     return graph.weights.get(captured_name(operand))
 
 
-def batch_norm_after(graph: Graph, node: fx.Node) -> BatchNorm | None:
+def batch_norm_after(
+    graph: Graph, node: fx.Node, parameters: Mapping[str, Tensor] | None = None
+) -> BatchNorm | None:
     """The batch norm that alone reads a node's output, with statistics of its own."""
     if len(node.users) != 1:
         return None
@@ -62,7 +65,7 @@ def batch_norm_after(graph: Graph, node: fx.Node) -> BatchNorm | None:
     variance = weight_name(graph, arguments["running_var"])
     if arguments["input"] is not node or arguments.get("training") or not mean or not variance:
         return None
-    parameters = graph.parameters()
+    parameters = graph.parameters() if parameters is None else parameters
     scale = torch.rsqrt(parameters[variance].double() + arguments["eps"])
     gain, bias = (weight_name(graph, arguments[name]) for name in ("weight", "bias"))
     if (gain is None) != (arguments["weight"] is None) or (bias is None) != (
@@ -77,9 +80,11 @@ def batch_norm_after(graph: Graph, node: fx.Node) -> BatchNorm | None:
 _PASSING = ("aten.dropout", "aten.clone", "aten.alias", "aten.detach")
 
 
-def following(graph: Graph, node: fx.Node) -> Following:
+def following(
+    graph: Graph, node: fx.Node, parameters: Mapping[str, Tensor] | None = None
+) -> Following:
     """What a node's output goes through next, as far as it alone does."""
-    norm = batch_norm_after(graph, node)
+    norm = batch_norm_after(graph, node, parameters)
     end = node if norm is None else norm.node
     last, user = _next(end)
     other = None

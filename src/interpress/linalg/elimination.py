@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 RIDGE = 1e-2  # of the mean diagonal: what a few thousand rows can tell, and no more
-_STEPS = 48  # at most this many rounds until half of the blocks are gone
+_SHARE = 8  # one block in so many is dropped at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ def eliminate(readers: list[Reader]) -> tuple[Tensor, Tensor]:
     errors = [0.0]
     while len(alive):
         growth = torch.stack([part.growth(alive) for part in parts]).sum(0)
-        at_once = max(1, len(alive) // _STEPS)
+        at_once = max(1, len(alive) // _SHARE)
         chosen = growth.argsort(stable=True)[:at_once]
         for value in growth[chosen].double().cpu().tolist():
             errors.append(errors[-1] + max(value, 0.0))
@@ -62,10 +62,11 @@ class _Part:
     """The inverse and the weights of one reader, while blocks leave."""
 
     def __init__(self, reader: Reader) -> None:
-        G, u = reader.G, len(reader.G)
+        G = reader.G
         size = G.diagonal().mean().clamp(min=1e-30)
-        eye = torch.eye(u, dtype=G.dtype, device=G.device)
-        self.A = torch.cholesky_inverse(torch.linalg.cholesky(G / size + RIDGE * eye))
+        scaled = G / size
+        scaled.diagonal().add_(RIDGE)
+        self.A = torch.cholesky_inverse(torch.linalg.cholesky(scaled))
         self.W = reader.U.to(G).clone()
         self.blocks = reader.blocks.to(G.device)
         self.scale = float(size) / reader.energy
