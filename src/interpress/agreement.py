@@ -183,11 +183,11 @@ class Tally:
             parts = (mine, same[mine], before[mine] == label, after[mine] == label)
             for place, part in enumerate(parts):
                 row[place] += int(part.sum())
-        for where in torch.nonzero(~same)[: _MOST_FLIPS - len(self._flips)]:
-            place = tuple(where.tolist())
-            label = int(truth[place]) if known else None
-            flip = (int(before[place]), int(after[place]), label, place[1:])
-            self._flips.append(Flip(self.examples + place[0], *flip))
+        for where in torch.nonzero(~same)[: _MOST_FLIPS - len(self._flips)].tolist():
+            at = tuple(where)
+            label = int(truth[at]) if known else None
+            flip = (int(before[at]), int(after[at]), label, at[1:])
+            self._flips.append(Flip(self.examples + at[0], *flip))
 
     def result(self) -> Agreement:
         """What it came to."""
@@ -219,7 +219,7 @@ class Tally:
         return ClassRow(label, count, same / count, *accuracies)
 
     def _interval(self, share: float, agreed: int) -> tuple[float, float]:
-        """Wilson's interval; where an example holds several decisions, they count as one cluster."""
+        """Wilson's interval; several decisions of one example count as one cluster."""
         n = self.examples
         if self._decisions == n:
             return wilson(agreed, n)

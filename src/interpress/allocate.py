@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from interpress.cost import Meter

@@ -11,7 +11,6 @@ from torch import nn
 
 from interpress import allocate
 from interpress.allocate import Limits, Problem, Widths
-from interpress.memory import load_analysis, save_analysis
 from interpress.budget import Budget
 from interpress.build import Built, build
 from interpress.certify import certified_widths
@@ -19,6 +18,7 @@ from interpress.errors import ArgumentError
 from interpress.knowledge import Knowledge
 from interpress.latency import latency_ratio
 from interpress.linalg.ordering import is_whole
+from interpress.memory import load_analysis, save_analysis
 from interpress.methods.registry import Method, method_of
 from interpress.progress import Bars, bars
 from interpress.recompute import recomputed
@@ -70,10 +70,10 @@ class Analysis:
         progress: bool | None = None,
     ) -> Result:
         """A smaller network for one budget; options as for `interpress.compress`."""
-        given = dict(
-            flops=flops, params=params, latency=latency,
-            agreement=agreement, error=error, width=width,
-        )  # fmt: skip
+        given = {
+            "flops": flops, "params": params, "latency": latency,
+            "agreement": agreement, "error": error, "width": width,
+        }  # fmt: skip
         budget = Budget.of(given)
         if budget.kind == "error" and refit is None:
             refit = False  # the certificate is about T, which a refit replaces
@@ -147,7 +147,9 @@ def _limits(round_to: int, min_width: int) -> Limits:
 
 def _step(step: float) -> float:
     if not 0 < step < 1:
-        raise ArgumentError(f"step={step!r}; give the fraction of a layer to cut at a time, as 0.05")
+        raise ArgumentError(
+            f"step={step!r}; give the fraction of a layer to cut at a time, as 0.05"
+        )
     return step
 
 

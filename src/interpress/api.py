@@ -93,15 +93,15 @@ def compress(
     iterable of tensors, tuples (inputs first, labels ignored) or dicts; `forward(model, batch)`
     calls the model where it must be called in another way. One example of five is held out and
     never fitted to. `method` is "preserve", "iterative-id" or "constant-id"; `selection`,
-    `allocation` and `refit` replace one part of it; `step` and `recompute` belong to "iterative-id".
+    `allocation` and `refit` replace one part of it; `step`, `recompute` belong to "iterative-id".
     `exclude` names layers to leave alone (patterns), `round_to` makes widths multiples, `min_width`
     bounds them below, `memory` (GiB) bounds what the refit holds at once, `kind` says what the
     output means where its shape does not. The model is left as it was.
     """
-    options: dict[str, Any] = dict(
-        flops=flops, params=params, latency=latency,
-        agreement=agreement, error=error, width=width,
-    )  # fmt: skip
+    options: dict[str, Any] = {
+        "flops": flops, "params": params, "latency": latency,
+        "agreement": agreement, "error": error, "width": width,
+    }  # fmt: skip
     Budget.of(options)  # say what is wrong before anything is run
     chosen = method_of(method).with_parts(selection, allocation, refit)
     analysis = analyze(

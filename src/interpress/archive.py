@@ -129,7 +129,7 @@ def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def changed_sizes(original: nn.Module, smaller: nn.Module) -> Iterator[tuple[str, str, Any]]:
-    """Whole numbers (and tuples of them) that modules keep and that differ in the smaller network."""
+    """Whole numbers (and tuples of them) that modules keep, where they differ."""
     for (name, before), after in zip(original.named_modules(), smaller.modules(), strict=True):
         for attribute, value in vars(before).items():
             new = vars(after).get(attribute, value)
@@ -157,9 +157,7 @@ def _architecture(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def _check_architecture(
-    source: Path, saved: Mapping[str, Any], given: Mapping[str, Any]
-) -> None:
+def _check_architecture(source: Path, saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     remedy = "build the original architecture, as it was before compression"
     for part, noun in (("tensors", "tensor"), ("modules", "module")):
         ours, theirs = saved[part], given[part]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,9 +135,8 @@ class _Pass:
             at = sampled(tap.rows(operand, site), ROWS_PER_EXAMPLE * self.examples, self._sampler)
             self.streams[tap.name].add(tap.columns(operand, site, at))
             dense = self._dense.get(tap.name)
-            if self._patches and dense is not None and dense.unknowns <= LARGEST_PATCH:
-                if dense.groups == 1:
-                    self._add_patches(tap.name, dense, operand)
+            if self._patches and dense is not None and _small_enough(dense):
+                self._add_patches(tap.name, dense, operand)
         return args, kwargs
 
     def see(self, node: fx.Node, value: Any) -> None:
@@ -153,6 +152,10 @@ class _Pass:
             dtype = torch.float64 if X.dtype == torch.float64 else torch.float32
             self.moments[name] = Moments.empty(X.shape[1], dtype, X.device)
         self.moments[name].add(X)
+
+
+def _small_enough(dense: Dense) -> bool:
+    return dense.groups == 1 and dense.unknowns <= LARGEST_PATCH
 
 
 def calibrate(

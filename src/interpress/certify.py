@@ -44,9 +44,7 @@ def _smallest(knowledge: Knowledge, problem: Problem, name: str, eps: float) -> 
     return allowed[low]
 
 
-def _uncertified(
-    knowledge: Knowledge, kept: Mapping[str, torch.Tensor], eps: float
-) -> set[str]:
+def _uncertified(knowledge: Knowledge, kept: Mapping[str, torch.Tensor], eps: float) -> set[str]:
     bad: set[str] = set()
     for tap, (ordering, found) in tap_orderings(
         knowledge.spaces, kept, knowledge.seen.factors

@@ -23,6 +23,7 @@ Forward = Callable[[nn.Module, Any], Any]
 Part = Literal["all", "fit", "held"]
 
 BATCH = 100
+_EMPTY = "the calibration data are empty; give some examples of what the model sees"
 HOLD_EVERY = 5  # one example of five is held out
 LABELS = ("label", "labels", "label_ids", "target", "targets", "start_positions", "end_positions")
 
@@ -60,7 +61,7 @@ class Calibration:
             if given == limit:
                 return
         if seen == 0:
-            raise DataError("the calibration data are empty; give some examples of what it sees")
+            raise DataError(_EMPTY)
         if given == 0:
             raise DataError(
                 f"the calibration data hold {seen} example; give at least 2, because one of "
@@ -105,15 +106,12 @@ class Calibration:
 
     def check_stable(self) -> None:
         """Refuse data that come in another order (or otherwise changed) each time they are read."""
-        try:
-            once, again = (next(iter(self._source)) for _ in range(2))
-        except StopIteration:
-            raise DataError(
-                "the calibration data are empty; give some examples of what the model sees"
-            ) from None
+        twice = [next(self.raw(), None) for _ in range(2)]
+        if twice[0] is None or twice[1] is None:
+            raise DataError(_EMPTY)
         leaves = [
             [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)]
-            for batch in (_plain(once), _plain(again))
+            for batch in map(_plain, twice)
         ]
         same = len(leaves[0]) == len(leaves[1]) and all(
             a.shape == b.shape and torch.equal(a, b) for a, b in zip(*leaves, strict=True)

@@ -55,6 +55,7 @@ class Judge:
         else:
             p, q = self._log(a), self._log(b)
             per = torch.where(p > -1e30, p.exp() * (p - q.clamp(min=-1e30)), 0.0).sum(self._dim)
+            per = per.clamp(min=0)  # below which only rounding goes
         return per.flatten(1).mean(1) if per.ndim > 1 else per
 
     def divergence(self, reference: Tensor, other: Tensor) -> float:

@@ -22,7 +22,9 @@ def latency_ratio(smaller: nn.Module, original: nn.Module, example: Example) -> 
         _seconds(smaller, example, 1)
         ratios = []
         for _ in range(_ROUNDS):
-            ratios.append(_seconds(smaller, example, repeats) / _seconds(original, example, repeats))
+            ratios.append(
+                _seconds(smaller, example, repeats) / _seconds(original, example, repeats)
+            )
     return statistics.median(ratios)
 
 

@@ -59,8 +59,11 @@ def _interpolation(factor: RFactor, columns: Tensor, tap: Tap) -> Tensor:
     if int(failed) == 0 and float(pivots.min()) > _SAFE * float(pivots.max()):
         T = torch.cholesky_solve(rows, lower)
         T[:, index] = torch.eye(len(index), dtype=T.dtype, device=T.device)
-        return T
-    return order_as_given(factor, _first(columns, tap).to(factor.device)).at_rank(len(columns)).T
+    else:
+        ordering = order_as_given(factor, _first(columns, tap).to(factor.device))
+        T = ordering.at_rank(len(columns)).T
+    # columns of two groups are orthogonal, so that only rounding is lost here
+    return T * (tap.groups[columns][:, None] == tap.groups[None, :]).to(T)
 
 
 def tap_orderings(

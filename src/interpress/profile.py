@@ -141,9 +141,7 @@ def _reading(
     outcome = seen.energies.get(name) or None
     patches = _patches(spaces, spaces.taps[name], units, seen, spaces.graph.parameters())
     here = own.cpu()
-    return Reading(
-        name, part, lambda: weigh()[here][:, here], per_unit, outcome, patches
-    )
+    return Reading(name, part, lambda: weigh()[here][:, here], per_unit, outcome, patches)
 
 
 def _patches(

@@ -11,12 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 
-
 class Advance(Protocol):
     """Call it with how much was done, and with a new title if there is one."""
 
-    def __call__(self, amount: float = 1, title: str | None = None) -> None: ...
-
+    def __call__(self, amount: float = 1, title: str | None = None) -> None:
+        """Report progress."""
 
 
 class Bars:

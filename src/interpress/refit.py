@@ -25,7 +25,9 @@ from interpress.regression import Regression
 from interpress.surgery import Cut, copied
 from interpress.verify import outputs
 
-_ROWS = 7168  # and one more per unknown
+_ROWS = 16384  # for few unknowns; fewer for more, but
+_LEAST_ROWS = 7168  # and one per unknown
+_WORK = 25_000_000  # rows times unknowns
 _ROWS_GROUPED = 1024
 
 
@@ -200,9 +202,9 @@ class _Walk:
         self._weights["small"][name] = value
         self.result.weights[name] = value
         for node in self.small.nodes:
-            if node.op == "placeholder" and self.small.weights.get(captured_name(node)) == name:
-                if node in self._small:
-                    self._small[node] = [value] * len(self._inputs["small"])
+            mine = node in self._small and node.op == "placeholder"
+            if mine and self.small.weights.get(captured_name(node)) == name:
+                self._small[node] = [value] * len(self._inputs["small"])
 
     def _rows(
         self,
@@ -215,7 +217,8 @@ class _Walk:
         """Per batch, sampled: inputs of the small layer, what its output goes on to be in the full
         network, and what is added to it in the small one."""
         chunks = len(self._full[node])
-        wanted = dense.unknowns + (_ROWS if dense.groups == 1 else _ROWS_GROUPED)
+        fair = min(_ROWS, _WORK // dense.unknowns)
+        wanted = max(fair, _LEAST_ROWS + dense.unknowns) if dense.groups == 1 else _ROWS_GROUPED
         others = self._others(node, after)
         for chunk in range(chunks):
             (operand, *_), _ = self._arguments(twin, "small", chunk)

@@ -1,6 +1,6 @@
 """Ridge regression of what a layer should give on what it gets, aware of the ReLU that follows.
 
-With `y = X @ W.T + bias` and `z = scale * y + offset`, the loss is `||relu(z) - relu(wish)||`: where
+With `y = X @ W.T + bias` and `z = scale * y + offset`, the loss is `||relu(z) - relu(wish)||`: if
 the wish is negative, any negative `z` is as good. Each round majorizes that loss by a least-squares
 problem with the same Gram matrix, so that rounds cost one product and one back-substitution.
 """
@@ -12,8 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from interpress.linalg.factor import gram
+
 RIDGES = (3e-4, 3e-3, 3e-2, 3e-1)
-ROUNDS = 5
+ROUNDS = 4
+RELAXATION = 1.7  # of all rounds but the first; below 2, so that the loss still falls
 _LARGE = 1024  # systems of more unknowns are solved in single precision
 
 
@@ -76,10 +79,10 @@ class Regression:
                 y = y + self.X @ change + shift
             sides = normal.sides(self._residual(y, slice(None)))
             change, shift = normal.solve(sides, best[1], total)
+            if turn:
+                change, shift = RELAXATION * change, RELAXATION * shift
             total, moved = total + change, moved + shift
-        return Solution(
-            total.mT.reshape(W0.shape).to(W0), moved.reshape(-1).to(W0), before, *best
-        )
+        return Solution(total.mT.reshape(W0.shape).to(W0), moved.reshape(-1).to(W0), before, *best)
 
     def _residual(self, y: Tensor, rows: slice) -> Tensor:
         """How far `y` is from where its loss would vanish."""
@@ -101,12 +104,12 @@ class Regression:
 
 
 class _Normal:
-    """Normal equations of centred rows, one system per group; solved in double precision unless large."""
+    """Normal equations of centred rows, one system per group."""
 
     def __init__(self, X: Tensor, shifts: bool, raw: Tensor | None = None) -> None:
         self.X = X
         self.shifts = shifts
-        self.raw = X.mT @ X if raw is None else raw
+        self.raw = _gram(X) if raw is None else raw
         self.mean = X.new_zeros(1)
         exact = torch.float32 if X.shape[-1] > _LARGE else torch.float64
         self.gram = self.raw.to(exact)
@@ -119,7 +122,7 @@ class _Normal:
 
     def plus(self, more: Tensor, everything: Tensor) -> _Normal:
         """The same with more rows; `everything` are all of them."""
-        return _Normal(everything, self.shifts, self.raw + more.mT @ more)
+        return _Normal(everything, self.shifts, self.raw + _gram(more))
 
     def sides(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """The right-hand sides of a residual, and its mean."""
@@ -148,3 +151,8 @@ class _Normal:
                 lower = torch.linalg.cholesky(self.gram + (ridge + 1e-3) * self.size * eye)
             self._lower[ridge] = lower
         return self._lower[ridge]
+
+
+def _gram(X: Tensor) -> Tensor:
+    """(groups, u, u): `X.T @ X` of every group."""
+    return gram(X[0])[None] if len(X) == 1 else X.mT @ X

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from interpress.budget import Budget
 from interpress.build import Built
 from interpress.cost import Cost
 from interpress.graph.spaces import Spaces
+from interpress.knowledge import captured_examples
 from interpress.linalg.factor import RFactor
 from interpress.linalg.ordering import Interpolation, Ordering
 from interpress.methods.registry import Method
@@ -53,13 +55,13 @@ class Result:
 
     @cached_property
     def before(self) -> Cost:
-        """What the original costs."""
-        return self.spaces.cost()
+        """What the original costs, per example."""
+        return _each(self.spaces.cost(), self.spaces)
 
     @cached_property
     def after(self) -> Cost:
-        """What the smaller network costs."""
-        return self.spaces.cost(self.widths)
+        """What the smaller network costs, per example."""
+        return _each(self.spaces.cost(self.widths), self.spaces)
 
     @property
     def flops(self) -> float:
@@ -73,7 +75,7 @@ class Result:
 
     @cached_property
     def plan(self) -> tuple[SpacePlan, ...]:
-        """Per space that can shrink: widths, kept channels, error and its ratio to the SVD bound."""
+        """Per space that can shrink: widths, kept channels, error, and its ratio to the SVD's."""
         return tuple(self._space_plan(name) for name in self.widths)
 
     @cached_property
@@ -94,7 +96,7 @@ class Result:
 
     def summary(self) -> str:
         """A table that fits 80 columns."""
-        console = Console(width=80, record=True, file=open(os.devnull, "w"), force_terminal=False)  # noqa: SIM115
+        console = Console(width=80, record=True, file=io.StringIO(), force_terminal=False)
         console.print(self._headline())
         console.print(self._table())
         return console.export_text().rstrip()
@@ -116,7 +118,7 @@ class Result:
         table = Table(title=f"{self.method.name}, asked for {self.budget}", width=80)
         for column in ("", "original", "smaller", "left"):
             table.add_column(column, justify="left" if not column else "right")
-        for label, unit in (("FLOPs", "flops"), ("parameters", "parameters")):
+        for label, unit in (("FLOPs per example", "flops"), ("parameters", "parameters")):
             a, b = getattr(self.before, unit), getattr(self.after, unit)
             table.add_row(label, f"{a:,}", f"{b:,}", f"{b / a:.1%}")
         if self.latency is not None:
@@ -141,3 +143,9 @@ class Result:
                 f"{row.ratio:.2f}" if changed else "",
             )
         return table
+
+
+def _each(cost: Cost, spaces: Spaces) -> Cost:
+    """A cost of the captured batch, per example."""
+    count = captured_examples(spaces)
+    return Cost(cost.flops // count, cost.parameters, cost.activation_bytes // count)

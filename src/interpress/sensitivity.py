@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 
 from interpress.graph.graph import Example, Graph, evaluate, writes

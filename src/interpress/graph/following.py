@@ -24,7 +24,7 @@ class BatchNorm:
 
 @dataclass(frozen=True)
 class Following:
-    """What happens to an output: batch norm, then a sum with another value, then ReLU; any or none."""
+    """What happens to an output: batch norm, a sum with another value, ReLU; any or none."""
 
     norm: BatchNorm | None
     other: fx.Node | None
@@ -35,7 +35,8 @@ class Following:
 
 def arguments_of(node: fx.Node) -> dict[str, Any]:
     """The arguments of an operator node, by name."""
-    names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
+    schema = getattr(node.target, "_schema", None)
+    names = [argument.name for argument in schema.arguments] if schema is not None else []
     return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
 
 

@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 
 RIDGE = 1e-2  # of the mean diagonal: what a few thousand rows can tell, and no more
-_SHARE = 8  # one block in so many is dropped at a time
+_SHARE = 8  # one block in so many is dropped at a time,
+_POOL = 3  # out of so many times more,
+_COUPLED = 0.5  # no two of which are coupled more than this
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,41 +37,80 @@ class Reader:
     """What the error is relative to."""
 
 
-def eliminate(readers: list[Reader]) -> tuple[Tensor, Tensor]:
-    """Blocks, the last dropped first, and (blocks + 1,) the summed relative error with k kept."""
-    parts = [_Part(reader) for reader in readers]
+def eliminate(readers: list[Reader], first: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Blocks, the last dropped first, and (blocks + 1,) the summed relative error with k kept.
+
+    Blocks named in `first` are known to depend on the others and go first, at no cost.
+    """
+    parts = [_Part.of(reader) for reader in readers]
     count = len(readers[0].blocks)
     alive = torch.arange(count, device=readers[0].G.device)
     dropped: list[Tensor] = []
     errors = [0.0]
+    if first is not None and len(first):
+        dropped.append(first.to(alive.device))
+        errors += [0.0] * len(first)
+        alive = alive[~torch.isin(alive, dropped[0])]
+        for part in parts:
+            part.drop(dropped[0], alive)
     while len(alive):
         growth = torch.stack([part.growth(alive) for part in parts]).sum(0)
         at_once = max(1, len(alive) // _SHARE)
-        chosen = growth.argsort(stable=True)[:at_once]
-        for value in growth[chosen].double().cpu().tolist():
-            errors.append(errors[-1] + max(value, 0.0))
-        dropped.append(alive[chosen])
-        stays = torch.ones(len(alive), dtype=torch.bool, device=alive.device)
-        stays[chosen] = False
-        for part in parts:
-            part.drop(alive[chosen], alive[stays])
-        alive = alive[stays]
+        ranked = growth.argsort(stable=True)[: _POOL * at_once]
+        chosen = ranked[_apart(parts, alive[ranked], at_once)]
+        gone = alive[chosen]
+        alive = alive[~torch.isin(alive, gone)]
+        together = sum(part.drop(gone, alive) for part in parts)
+        alone = growth[chosen].double().clamp(min=0).cpu()
+        share = max(float(together), 0.0) / max(float(alone.sum()), 1e-300)
+        for value in alone.tolist():
+            errors.append(errors[-1] + value * share)
+        dropped.append(gone)
     order = torch.cat(dropped).flip(0).cpu()
     return order, torch.tensor(errors, dtype=torch.float64).flip(0)
+
+
+def _apart(parts: list[_Part], pool: Tensor, count: int) -> Tensor:
+    """Places of `count` blocks of a pool, in its order, no two of which stand for each other."""
+    if count == 1:
+        return torch.zeros(1, dtype=torch.long, device=pool.device)
+    coupled = torch.stack([part.coupling(pool) for part in parts]).amax(0).cpu() > _COUPLED
+    taken: list[int] = []
+    barred = torch.zeros(len(pool), dtype=torch.bool)
+    for place in range(len(pool)):
+        if not barred[place]:
+            taken.append(place)
+            barred |= coupled[place]
+            if len(taken) == count:
+                break
+    return torch.tensor(taken, device=pool.device)
 
 
 class _Part:
     """The inverse and the weights of one reader, while blocks leave."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, A: Tensor, W: Tensor, blocks: Tensor, scale: float) -> None:
+        self.A, self.W, self.blocks, self.scale = A, W, blocks, scale
+
+    @classmethod
+    def of(cls, reader: Reader) -> _Part:
+        """Nothing dropped yet."""
         G = reader.G
         size = G.diagonal().mean().clamp(min=1e-30)
         scaled = G / size
         scaled.diagonal().add_(RIDGE)
-        self.A = torch.cholesky_inverse(torch.linalg.cholesky(scaled))
-        self.W = reader.U.to(G).clone()
-        self.blocks = reader.blocks.to(G.device)
-        self.scale = float(size) / reader.energy
+        A = torch.cholesky_inverse(torch.linalg.cholesky(scaled))
+        W, blocks = reader.U.to(G).clone(), reader.blocks.to(G.device)
+        return cls(A, W, blocks, float(size) / reader.energy)
+
+    def coupling(self, pool: Tensor) -> Tensor:
+        """(pool, pool) how far two blocks make up for each other, from 0 to 1."""
+        own = self.blocks[pool]
+        index = own.reshape(-1)
+        A = self.A[index][:, index].reshape(*own.shape, *own.shape)
+        size = torch.linalg.vector_norm(A, dim=(1, 3))
+        diagonal = size.diagonal().sqrt()
+        return size / torch.outer(diagonal, diagonal).clamp(min=1e-30)
 
     def growth(self, alive: Tensor) -> Tensor:
         """How much the error grows if one of these blocks is dropped."""
@@ -79,17 +120,18 @@ class _Part:
         solved = torch.cholesky_solve(W, torch.linalg.cholesky(corners))
         return (solved * W).sum((1, 2)) * self.scale
 
-    def drop(self, gone: Tensor, rest: Tensor) -> None:
-        """Solve for the others without these blocks."""
+    def drop(self, gone: Tensor, rest: Tensor) -> float:
+        """Solve for the `rest` without these blocks; how much the error grows."""
         b = self.blocks[gone].reshape(-1)
         lower = torch.linalg.cholesky(self.A[b][:, b])
         side = torch.linalg.solve_triangular(lower, self.A[b], upper=False)  # (b, u)
         solved = torch.linalg.solve_triangular(lower, self.W[b], upper=False)
         self.W.addmm_(side.T, solved, alpha=-1)
         self.A.addmm_(side.T, side, alpha=-1)
-        self._compact(gone, rest)
+        self._compact(rest)
+        return float(solved.square().sum()) * self.scale
 
-    def _compact(self, gone: Tensor, rest: Tensor) -> None:
+    def _compact(self, rest: Tensor) -> None:
         """Forget dropped inputs once they are half of all, so that the rest goes faster."""
         live = torch.ones(len(self.A), dtype=torch.bool, device=self.A.device)
         everything = torch.arange(len(self.blocks), device=self.A.device)

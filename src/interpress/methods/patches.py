@@ -6,7 +6,11 @@ they are once the refit solves them again.
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from interpress.linalg.elimination import eliminate
+from interpress.linalg.orderings import order_by_pivoting
 from interpress.methods.registry import Chosen, selection
 from interpress.methods.weights import weights
 from interpress.profile import Profile
@@ -18,6 +22,14 @@ def patches(profile: Profile) -> Chosen:
     readers = [reading.patches for reading in profile.readings if reading.patches is not None]
     if not readers or len(readers) < len(profile.readings):
         return weights(profile)
-    units, errors = eliminate(readers)
+    units, errors = eliminate(readers, _dependent(profile))
     relative = (errors / errors[0].clamp(min=1e-300)).sqrt()
     return Chosen(units, relative, errors)
+
+
+def _dependent(profile: Profile) -> Tensor:
+    """Channels that are combinations of the others, to rounding: dead ones, duplicates."""
+    if profile.in_blocks:
+        return torch.zeros(0, dtype=torch.long)
+    ordering = order_by_pivoting(profile.factor)
+    return ordering.order[~ordering.independent].cpu()

@@ -66,7 +66,7 @@ def selections() -> dict[str, Selection]:
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """The nested order of a space's units, equally many of every cell, and what each width costs."""
+    """The nested order of a space's units, equally many of every cell, and what widths cost."""
 
     units: Tensor
     proxy: Tensor

@@ -1,0 +1,356 @@
+"""What compression preserves, what it costs, and what each part bought, on CIFAR-10.
+
+    python -m benchmarks.preserve agreement --data DIR --weights DIR [--device cuda]
+    python -m benchmarks.preserve parts     --data DIR --weights DIR [--device cuda]
+    python -m benchmarks.preserve cost      --data DIR --weights DIR
+    python -m benchmarks.preserve memory    --data DIR --weights DIR
+    python -m benchmarks.preserve latency   --data DIR --weights DIR [--device cuda]
+    python -m benchmarks.preserve budgets   --data DIR --weights DIR [--device cuda]
+
+`--data` holds `test.parquet` and `train.parquet` (columns `img` with image bytes, and `label`),
+`--weights` holds `<network>-cifar10.safetensors`. The split is the paper's: 1,000 random test images
+calibrate, unlabelled, the other 9,000 test; the seed draws them. Writes
+`benchmarks/results/preserve-<part>-<device>.json` and `.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import track
+from torch import Tensor, nn
+
+import interpress
+from benchmarks.cifar import Images, load_cifar
+from benchmarks.linalg import RESULTS, machine
+from benchmarks.networks import NETWORKS, load_network
+from interpress.latency import latency_ratio
+
+Row = dict[str, Any]
+# the batch norms on the residual streams: METHOD rows shrink block interiors only
+STREAMS = {"resnet56": ("bn1", "layer2.0.bn2", "layer3.0.bn2")}
+PARTS: dict[str, dict[str, Any]] = {
+    "pivoting, constant": {"method": "constant-id"},
+    "pivoting, iterative": {"method": "iterative-id"},
+    "weights, marginal": {"selection": "weights", "allocation": "marginal", "refit": False},
+    "patches, marginal": {"selection": "patches", "allocation": "marginal", "refit": False},
+    "patches, measured": {"refit": False},
+    "pivoting, iterative + refit": {"method": "iterative-id", "refit": True},
+    "weights, marginal + refit": {"selection": "weights", "allocation": "marginal"},
+    "patches, marginal + refit": {"allocation": "marginal"},
+    "patches, measured + refit": {},
+}
+
+
+class Task:
+    """The networks and images of one run."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.device = options.device
+        self.test = load_cifar(options.data, "test")
+        self.networks: list[str] = options.networks
+        self.seeds = range(options.seeds)
+        self.budgets: list[float] = options.flops
+
+    def network(self, name: str) -> nn.Module:
+        """A trained network."""
+        return load_network(name, self.options.weights, self.device)
+
+    def split(self, seed: int, source: str = "test") -> tuple[Tensor, Images]:
+        """Images to calibrate on, without labels, and images to judge by."""
+        order = torch.randperm(len(self.test.images), generator=_generator(seed))
+        calibrating = order[: self.options.images]
+        judging = self.test.take(order[self.options.images :])
+        if source == "test":
+            return self.test.images[calibrating], judging
+        train = load_cifar(self.options.data, "train", self.options.train_limit)
+        own = torch.randperm(len(train.images), generator=_generator(seed))
+        return train.images[own[: self.options.images]], judging
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def _agreement(model: nn.Module, result: interpress.Result, judging: Images) -> Row:
+    found = interpress.agreement(model, result.model, tuple(judging))
+    assert found.accuracy is not None
+    assert found.agreement is not None
+    held = result.agreement
+    return {
+        "flops": result.flops,
+        "agreement": 100 * found.agreement,
+        "divergence": found.divergence,
+        "accuracy": [100 * value for value in found.accuracy],
+        "held": None if held is None else [100 * float(held), held.divergence],
+        "warned": False,
+    }
+
+
+def agreement(task: Task) -> list[Row]:
+    """The three methods on three networks, calibrated on test and on training images."""
+    rows = []
+    jobs = [(n, s, c) for n in task.networks for s in task.seeds for c in ("test", "train")]
+    for name, seed, source in track(jobs, "agreement", console=Console(stderr=True)):
+        calibration, judging = task.split(seed, source)
+        model = task.network(name)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", interpress.MemorizedWarning)
+            analysis = interpress.analyze(model, calibration, seed=seed)
+            inner = analysis
+            if name in STREAMS and source == "test":
+                inner = interpress.analyze(
+                    model, calibration, seed=seed, patches=False, exclude=STREAMS[name]
+                )
+            for method in interpress.methods.METHODS if source == "test" else ("preserve",):
+                for budget in task.budgets:
+                    own = analysis if method == "preserve" else inner
+                    result = own.compress(flops=budget, method=method)
+                    row = _agreement(model, result, judging)
+                    row["warned"] = any(c.category is interpress.MemorizedWarning for c in caught)
+                    about = {"network": name, "seed": seed, "calibration": source}
+                    rows.append({**about, "method": method, "asked": budget, **row})
+    return rows
+
+
+def parts(task: Task) -> list[Row]:
+    """What each part of the method is worth."""
+    rows = []
+    jobs = [(n, s) for n in task.networks for s in task.seeds]
+    for name, seed in track(jobs, "parts", console=Console(stderr=True)):
+        calibration, judging = task.split(seed)
+        model = task.network(name)
+        analysis = interpress.analyze(model, calibration, seed=seed)
+        for label, chosen in PARTS.items():
+            for budget in task.budgets:
+                result = analysis.compress(flops=budget, **chosen)
+                row = _agreement(model, result, judging)
+                about = {"network": name, "seed": seed, "method": label, "asked": budget}
+                rows.append({**about, **row})
+    return rows
+
+
+def cost(task: Task) -> list[Row]:
+    """Seconds, as multiples of one plain forward pass over the calibration set, in one run."""
+    rows = []
+    for name in task.networks:
+        calibration, judging = task.split(0)
+        model = task.network(name)
+        few = calibration[:100].to(task.device)
+        forward = min(_seconds(lambda: _forward(model, calibration, few)) for _ in range(3))
+        finding = _seconds(lambda: interpress.find_spaces(model, few[:4]))
+        row: Row = {"network": name, "forward": forward, "finding": finding / forward}
+        for method in ("constant-id", "iterative-id", "preserve"):
+            spent = min(
+                _seconds(lambda: interpress.compress(model, calibration, flops=0.5, method=method))
+                for _ in range(task.options.repeats)
+            )
+            row[method] = spent / forward
+        if task.options.recompute:
+            row |= _recomputed(model, calibration, judging, forward)
+        rows.append(row)
+        Console(stderr=True).print(row)
+    return rows
+
+
+def _forward(model: nn.Module, calibration: Tensor, few: Tensor) -> None:
+    with torch.no_grad():
+        for batch in calibration.to(few.device).split(100):
+            model(batch)
+
+
+def _recomputed(model: nn.Module, calibration: Tensor, judging: Images, forward: float) -> Row:
+    """The literal loop of Algorithm 2 beside the one-pass form, at 10 % steps."""
+    found: Row = {}
+    for label, literal in (("one pass", False), ("recomputed", True)):
+        started = time.perf_counter()
+        analysis = interpress.analyze(model, calibration, patches=False)
+        ready = time.perf_counter()
+        result = analysis.compress(flops=0.5, method="iterative-id", step=0.1, recompute=literal)
+        ended = time.perf_counter()
+        whole = interpress.agreement(model, result.model, judging.images)
+        found[label] = {
+            "time": (ended - started) / forward,
+            "after analysis": (ended - ready) / forward,
+            "agreement": 100 * float(whole),
+        }
+    return found
+
+
+def memory(task: Task) -> list[Row]:
+    """Peak memory beyond what the process held before, for 1,000 and 10,000 images."""
+    rows = []
+    for name in task.networks:
+        row: Row = {"network": name}
+        for images in (1000, 10_000):
+            command = [sys.executable, "-m", "benchmarks.preserve", "peak", "--images", str(images)]
+            command += ["--data", str(task.options.data), "--weights", str(task.options.weights)]
+            output = subprocess.run(
+                [*command, "--networks", name], check=True, capture_output=True, text=True
+            )
+            row[str(images)] = json.loads(output.stdout.splitlines()[-1])
+        rows.append(row)
+    return rows
+
+
+def peak(task: Task) -> list[Row]:
+    """Internal: one compression in a process of its own; prints megabytes."""
+    (name,) = task.networks
+    model = task.network(name)
+    calibration = task.test.images[: task.options.images]
+    with torch.no_grad():
+        model(calibration[:100])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    interpress.compress(model, calibration, flops=0.5)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print((after - before) / 1024)
+    return []
+
+
+def latency(task: Task) -> list[Row]:
+    """Measured time beside counted FLOPs, with and without rounding widths."""
+    rows = []
+    for name in task.networks:
+        calibration, judging = task.split(0)
+        model = task.network(name)
+        analysis = interpress.analyze(model, calibration)
+        example = interpress.graph.graph.Example((calibration[:100].to(task.device),))
+        for round_to in (1, 8, 16):
+            result = analysis.compress(flops=0.5, round_to=round_to)
+            ratio = statistics.median(latency_ratio(result.model, model, example) for _ in range(3))
+            row = _agreement(model, result, judging)
+            about = {"network": name, "round_to": round_to, "latency": ratio}
+            rows.append({**about, "flops": row["flops"], "agreement": row["agreement"]})
+    return rows
+
+
+def budgets(task: Task) -> list[Row]:
+    """Every kind of budget: what was asked, what came out."""
+    rows = []
+    asked: list[dict[str, float]] = [
+        {"flops": 0.5}, {"flops": 0.3}, {"params": 0.5}, {"latency": 0.6}, {"agreement": 0.98},
+        {"error": 0.2}, {"width": 0.7},
+    ]  # fmt: skip
+    for name in task.networks:
+        calibration, judging = task.split(0)
+        model = task.network(name)
+        analysis = interpress.analyze(model, calibration)
+        for one in track(asked, name, console=Console(stderr=True)):
+            result = analysis.compress(**one)  # type: ignore[arg-type]
+            row = _agreement(model, result, judging)
+            ((kind, value),) = one.items()
+            about = {"network": name, "budget": kind, "asked": value, "params": result.params}
+            rows.append({**about, "latency": result.latency, **row})
+    return rows
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _spread(values: Sequence[float]) -> str:
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.2f}{spread}"
+
+
+def markdown(part: str, report: Row) -> str:
+    """The table of one part."""
+    rows = report["rows"]
+    if part in ("agreement", "parts"):
+        return _agreement_table(rows)
+    lines = []
+    for index, row in enumerate(rows):
+        flat = _flat(row)
+        if index == 0:
+            lines += ["| " + " | ".join(flat) + " |", "|" + "---|" * len(flat)]
+        lines.append("| " + " | ".join(flat.values()) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _flat(row: Row, prefix: str = "") -> dict[str, str]:
+    found = {}
+    for key, value in row.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{prefix}{key}: ")
+        elif isinstance(value, float):
+            found[prefix + key] = f"{value:.3g}" if abs(value) < 10 else f"{value:.1f}"
+        elif not isinstance(value, list | bool):
+            found[prefix + key] = "" if value is None else str(value)
+    return found
+
+
+def _agreement_table(rows: list[Row]) -> str:
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    lines = [
+        f"| FLOPs left | method | {' | '.join(networks)} |",
+        "|---" * (2 + len(networks)) + "|",
+    ]
+    keys = dict.fromkeys((r["asked"], r["method"], r.get("calibration", "test")) for r in rows)
+    for asked, method, source in sorted(keys, key=lambda key: -key[0]):
+        cells = []
+        for network in networks:
+            own = [
+                r["agreement"] for r in rows
+                if (r["asked"], r["method"], r.get("calibration", "test"), r["network"])
+                == (asked, method, source, network)
+            ]  # fmt: skip
+            cells.append(_spread(own) if own else "")
+        label = method if source == "test" else f"{method}, training images"
+        lines.append(f"| {asked:g} | {label} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one part and write its files."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    kinds = {f.__name__: f for f in (agreement, parts, cost, memory, peak, latency, budgets)}
+    parser.add_argument("part", choices=kinds)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--flops", nargs="+", type=float, default=[0.5, 0.3])
+    parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--train-limit", type=int, default=None)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--recompute", action="store_true", help="cost: also the literal loop")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    rows = kinds[options.part](Task(options))
+    if options.part == "peak":
+        return
+    report: Row = {
+        "machine": machine(torch.device(options.device)),
+        "data": "CIFAR-10 (JPEG)" if (options.data / "test.parquet").exists() else "CIFAR-10",
+        "images": options.images,
+        "rows": rows,
+    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    stem = f"preserve-{options.part}-{torch.device(options.device).type}"
+    (options.out / f"{stem}.json").write_text(json.dumps(report, indent=1) + "\n")
+    table = markdown(options.part, report)
+    (options.out / f"{stem}.md").write_text(table)
+    Console(width=100).print(Markdown(table))
+
+
+if __name__ == "__main__":
+    main()
