@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ from interpress.latency import latency_ratio
 from interpress.methods import METHODS
 
 Row = dict[str, Any]
-# the batch norms on the residual streams: METHOD rows shrink block interiors only
+# the batch norms on the residual streams: where only block interiors shrink
 STREAMS = {"resnet56": ("bn1", "layer2.0.bn2", "layer3.0.bn2")}
 PARTS: dict[str, dict[str, Any]] = {
     "pivoting, constant": {"method": "constant-id"},
@@ -103,35 +103,33 @@ def _agreement(model: nn.Module, result: interpress.Result, judging: Images) -> 
     }
 
 
-def agreement(task: Task) -> list[Row]:
+def agreement(task: Task) -> Iterator[Row]:
     """The three methods on three networks, calibrated on test and on training images."""
-    rows = []
-    jobs = [(n, s, c) for n in task.networks for s in task.seeds for c in ("test", "train")]
+    jobs = [(n, s, c) for n in task.networks for s in task.seeds for c in task.options.calibrate]
     for name, seed, source in track(jobs, "agreement", console=Console(stderr=True)):
         calibration, judging = task.split(seed, source)
         model = task.network(name)
+        wanted = [("preserve", budget) for budget in task.budgets]
+        if source == "test":  # the paper's methods at the first budget
+            wanted += [(method, task.budgets[0]) for method in METHODS if method != "preserve"]
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", interpress.MemorizedWarning)
-            analysis = interpress.analyze(model, calibration, seed=seed)
-            inner = analysis
-            if name in STREAMS and source == "test":
+            whole = interpress.analyze(model, calibration, seed=seed)
+            inner = whole
+            if name in STREAMS and source == "test":  # the paper's methods know no residual streams
                 inner = interpress.analyze(
                     model, calibration, seed=seed, patches=False, exclude=STREAMS[name]
                 )
-            for method in METHODS if source == "test" else ("preserve",):
-                for budget in task.budgets:
-                    own = analysis if method == "preserve" else inner
-                    result = own.compress(flops=budget, method=method)
-                    row = _agreement(model, result, judging)
-                    row["warned"] = any(c.category is interpress.MemorizedWarning for c in caught)
-                    about = {"network": name, "seed": seed, "calibration": source}
-                    rows.append({**about, "method": method, "asked": budget, **row})
-    return rows
+            for method, budget in wanted:
+                analysis = whole if method == "preserve" else inner
+                row = _agreement(model, analysis.compress(flops=budget, method=method), judging)
+                row["warned"] = bool(caught)
+                about = {"network": name, "seed": seed, "calibration": source}
+                yield {**about, "method": method, "asked": budget, **row}
 
 
-def parts(task: Task) -> list[Row]:
+def parts(task: Task) -> Iterator[Row]:
     """What each part of the method is worth."""
-    rows = []
     jobs = [(n, s) for n in task.networks for s in task.seeds]
     for name, seed in track(jobs, "parts", console=Console(stderr=True)):
         calibration, judging = task.split(seed)
@@ -142,21 +140,16 @@ def parts(task: Task) -> list[Row]:
                 result = analysis.compress(flops=budget, **chosen)
                 row = _agreement(model, result, judging)
                 about = {"network": name, "seed": seed, "method": label, "asked": budget}
-                rows.append({**about, **row})
-    return rows
+                yield {**about, **row}
 
 
-def cost(task: Task) -> list[Row]:
+def cost(task: Task) -> Iterator[Row]:
     """Times as multiples of one plain forward pass over the calibration set, in one run.
 
     Finding the channel spaces depends on the network alone, not on the data, and has a column.
     """
-    rows = []
     for name in task.networks:
-        row = _costs(task, name)
-        rows.append(row)
-        Console(stderr=True).print(row)
-    return rows
+        yield _costs(task, name)
 
 
 def _costs(task: Task, name: str) -> Row:
@@ -209,9 +202,8 @@ def _recomputed(model: nn.Module, calibration: Tensor, judging: Images, forward:
     return found
 
 
-def memory(task: Task) -> list[Row]:
+def memory(task: Task) -> Iterator[Row]:
     """Peak memory beyond what the process held before, for 1,000 and 10,000 images."""
-    rows = []
     for name in task.networks:
         row: Row = {"network": name}
         for images in (1000, 10_000):
@@ -221,11 +213,10 @@ def memory(task: Task) -> list[Row]:
                 [*command, "--networks", name], check=True, capture_output=True, text=True
             )
             row[str(images)] = json.loads(output.stdout.splitlines()[-1])
-        rows.append(row)
-    return rows
+        yield row
 
 
-def peak(task: Task) -> list[Row]:
+def peak(task: Task) -> Iterator[Row]:
     """Internal: one compression in a process of its own; prints megabytes."""
     (name,) = task.networks
     model = task.network(name)
@@ -236,12 +227,11 @@ def peak(task: Task) -> list[Row]:
     interpress.compress(model, calibration, flops=0.5)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print((after - before) / 1024)
-    return []
+    yield from ()
 
 
-def latency(task: Task) -> list[Row]:
+def latency(task: Task) -> Iterator[Row]:
     """Measured time beside counted FLOPs, with and without rounding widths."""
-    rows = []
     for name in task.networks:
         calibration, judging = task.split(0)
         model = task.network(name)
@@ -252,13 +242,11 @@ def latency(task: Task) -> list[Row]:
             ratio = statistics.median(latency_ratio(result.model, model, example) for _ in range(3))
             row = _agreement(model, result, judging)
             about = {"network": name, "round_to": round_to, "latency": ratio}
-            rows.append({**about, "flops": row["flops"], "agreement": row["agreement"]})
-    return rows
+            yield {**about, "flops": row["flops"], "agreement": row["agreement"]}
 
 
-def budgets(task: Task) -> list[Row]:
+def budgets(task: Task) -> Iterator[Row]:
     """Every kind of budget: what was asked, what came out."""
-    rows = []
     asked: list[dict[str, float]] = [
         {"flops": 0.5}, {"flops": 0.3}, {"params": 0.5}, {"latency": 0.6}, {"agreement": 0.98},
         {"error": 0.2}, {"width": 0.7},
@@ -272,8 +260,7 @@ def budgets(task: Task) -> list[Row]:
             row = _agreement(model, result, judging)
             ((kind, value),) = one.items()
             about = {"network": name, "budget": kind, "asked": value, "params": result.params}
-            rows.append({**about, "latency": result.latency, **row})
-    return rows
+            yield {**about, "latency": result.latency, **row}
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -339,7 +326,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    kinds = {f.__name__: f for f in (agreement, parts, cost, memory, peak, latency, budgets)}
+    kinds: dict[str, Callable[[Task], Iterator[Row]]] = {
+        f.__name__: f for f in (agreement, parts, cost, memory, peak, latency, budgets)
+    }
     parser.add_argument("part", choices=kinds)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--weights", type=Path, required=True)
@@ -348,26 +337,27 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--flops", nargs="+", type=float, default=[0.5, 0.3])
     parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--calibrate", nargs="+", default=["test", "train"], metavar="PART")
     parser.add_argument("--train-limit", type=int, default=None)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--recompute", action="store_true", help="cost: also the literal loop")
+    parser.add_argument("--suffix", default="", help="appended to the names of the result files")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    rows = kinds[options.part](Task(options))
-    if options.part == "peak":
-        return
     report: Row = {
         "machine": machine(torch.device(options.device)),
-        "data": "CIFAR-10 (JPEG)" if (options.data / "test.parquet").exists() else "CIFAR-10",
+        "data": "CIFAR-10 (JPEG)",
         "images": options.images,
-        "rows": rows,
+        "rows": [],
     }
     options.out.mkdir(parents=True, exist_ok=True)
-    stem = f"preserve-{options.part}-{torch.device(options.device).type}"
-    (options.out / f"{stem}.json").write_text(json.dumps(report, indent=1) + "\n")
-    table = markdown(options.part, report)
-    (options.out / f"{stem}.md").write_text(table)
-    Console(width=100).print(Markdown(table))
+    stem = f"preserve-{options.part}-{torch.device(options.device).type}{options.suffix}"
+    for row in kinds[options.part](Task(options)):  # written as it goes, so that nothing is lost
+        report["rows"].append(row)
+        (options.out / f"{stem}.json").write_text(json.dumps(report, indent=1) + "\n")
+        (options.out / f"{stem}.md").write_text(markdown(options.part, report))
+    if report["rows"]:
+        Console(width=100).print(Markdown(markdown(options.part, report)))
 
 
 if __name__ == "__main__":

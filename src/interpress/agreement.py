@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from interpress.data import LABELS, Calibration, Forward, batch_size
+from interpress.data import LABELS, Calibration, Forward, batch_size, required_inputs
 from interpress.errors import DataError
-from interpress.graph.capture import evaluation, unwrap
+from interpress.graph.capture import evaluation, untouched, unwrap
 from interpress.graph.graph import Example
 from interpress.judge import Judge, Kind, judge_of, tensors_of
 from interpress.progress import bars
@@ -83,7 +83,7 @@ def agreement(
     second: nn.Module,
     data: Any,
     *,
-    labels: Tensor | None = None,
+    labels: Any = None,
     forward: Forward | None = None,
     kind: Kind = "auto",
     progress: bool | None = None,
@@ -95,23 +95,32 @@ def agreement(
     example, an image) gets `output_error`; `kind=` says otherwise: "classification" (scores along
     the last dim), "segmentation" (along dim 1), "binary" (the sign of one score), "regression".
     """
-    source = Calibration(data, unwrap(first), forward=forward)
-    other = Calibration((), unwrap(second), forward=forward)
+    networks = unwrap(first), unwrap(second)
+    source = Calibration(data, networks[0], forward=forward)
+    other = Calibration((), networks[1], forward=forward)
     tally: Tally | None = None
-    with bars(progress) as places, places.job("comparing", None) as advance:
+    given = None if labels is None else torch.as_tensor(labels)
+    with (
+        bars(progress) as places,
+        places.job("comparing", None) as advance,
+        untouched(networks[0]),
+        untouched(networks[1]),
+    ):
         for number, raw in enumerate(source.raw()):
             a, b = source.convert(raw, number), other.convert(raw, number)
             if tally is None:
-                tally = Tally(judge_of(unwrap(first), a, kind))
+                tally = Tally(judge_of(networks[0], a, kind))
             start, size = tally.examples, batch_size(a)
-            own = labels_of(raw) if labels is None else labels[start : start + size]
+            own = given[start : start + size] if given is not None else labels_of(raw, networks[0])
+            if given is not None and len(own) != size:  # type: ignore[arg-type]
+                raise DataError(f"{len(given)} labels for more examples; give one for each")
             place = tally.judge.place
             tally.add(output_of(first, a, place), output_of(second, b, place), own)
             advance(size)
     if tally is None:
         raise DataError("there are no data to compare on; give some examples")
-    if labels is not None and len(labels) != tally.examples:
-        raise DataError(f"{len(labels)} labels for {tally.examples} examples; give one for each")
+    if given is not None and len(given) > tally.examples:
+        raise DataError(f"{len(given)} labels for {tally.examples} examples; give one for each")
     return tally.result()
 
 
@@ -125,14 +134,14 @@ def output_of(model: nn.Module, example: Example, place: int) -> Tensor:
     return leaves[place].detach()
 
 
-def labels_of(raw: Any) -> Tensor | None:
-    """The labels of a batch, where it carries some."""
+def labels_of(raw: Any, model: nn.Module) -> Tensor | None:
+    """The labels of a batch, where it carries some beside the model's inputs."""
     if isinstance(raw, Mapping):
         found = next((raw[name] for name in LABELS if name in raw), None)
     else:
-        found = raw[-1] if isinstance(raw, tuple | list) and len(raw) > 1 else None
-    whole = isinstance(found, Tensor) and not found.is_floating_point()
-    return found if whole and isinstance(found, Tensor) else None
+        inputs = max(1, required_inputs(model))
+        found = raw[-1] if isinstance(raw, tuple | list) and len(raw) > inputs else None
+    return found if isinstance(found, Tensor) and not found.is_floating_point() else None
 
 
 class Tally:
@@ -141,13 +150,12 @@ class Tally:
     def __init__(self, judge: Judge) -> None:
         self.judge = judge
         self.examples = 0
-        self._same: list[float] = []  # per example, the share of decisions that agree
+        self._agreed = 0.0  # per example, the share of decisions that agree, summed
         self._decisions = 0
         self._divergence = 0.0
-        self._squares = [0.0, 0.0, 0.0]  # of differences, of the first, and its sum
-        self._numbers = 0
+        self._numbers: list[Tensor] = []  # squared differences, squares and sums, per output
         self._classes: dict[int, list[int]] = {}  # count, agreeing, first right, second right
-        self._labelled = False
+        self._decided: dict[int, list[int]] = {}  # the same by what the first network decides
         self._flips: list[Flip] = []
 
     def add(self, a: Tensor, b: Tensor, labels: Tensor | None = None) -> None:
@@ -158,77 +166,99 @@ class Tally:
                 "networks with the same outputs"
             )
         a, b = a.cpu(), b.cpu()
-        if not self.judge.decides:
-            x, y = a.double(), b.double()
-            for place, value in enumerate(((x - y).square().sum(), x.square().sum(), x.sum())):
-                self._squares[place] += float(value)
-            self._numbers += x.numel()
-        else:
+        for which, output in (("first", a), ("second", b)):
+            if output.is_floating_point() and bool(output.isnan().any()):
+                raise DataError(
+                    f"the {which} network's output holds NaN around example {self.examples}; "
+                    "there is nothing to compare"
+                )
+        if self.judge.decides:
             self._divergence += float(self.judge.divergences(a, b).sum())
             self._decide(self.judge.decisions(a), self.judge.decisions(b), labels)
+        else:
+            x, y = a.double(), b.double()
+            sums = [(x - y).square().sum(0), x.square().sum(0), x.sum(0)]
+            before = self._numbers or [torch.zeros_like(part) for part in sums]
+            self._numbers = [p + q for p, q in zip(before, sums, strict=True)]
         self.examples += len(a)
 
     def _decide(self, before: Tensor, after: Tensor, labels: Tensor | None) -> None:
         same = before == after
-        self._same += same.flatten(1).double().mean(1).tolist() if same.ndim > 1 else (
-            same.double().tolist()
-        )  # fmt: skip
+        self._agreed += float(same.reshape(len(same), -1).double().mean(1).sum())
         self._decisions += same.numel()
-        known = labels is not None and labels.shape == before.shape
-        truth = labels.cpu() if known and labels is not None else before
-        self._labelled |= known
-        for label in truth.unique().tolist():
-            mine = truth == label
-            row = self._classes.setdefault(int(label), [0, 0, 0, 0])
-            parts = (mine, same[mine], before[mine] == label, after[mine] == label)
-            for place, part in enumerate(parts):
-                row[place] += int(part.sum())
+        self._count(self._decided, before, before, after)
+        truth = None if labels is None else _fitted(labels.cpu(), before)
+        if truth is not None:
+            self._count(self._classes, truth, before, after)
         for where in torch.nonzero(~same)[: _MOST_FLIPS - len(self._flips)].tolist():
             at = tuple(where)
-            label = int(truth[at]) if known else None
+            label = None if truth is None else int(truth[at])
             flip = (int(before[at]), int(after[at]), label, at[1:])
             self._flips.append(Flip(self.examples + at[0], *flip))
 
+    @staticmethod
+    def _count(table: dict[int, list[int]], truth: Tensor, before: Tensor, after: Tensor) -> None:
+        for label in truth.unique().tolist():
+            if label < 0:  # by convention: no label
+                continue
+            mine = truth == label
+            row = table.setdefault(int(label), [0, 0, 0, 0])
+            same = before[mine] == after[mine]
+            right = before[mine] == label, after[mine] == label
+            for place, part in enumerate((mine, same, *right)):
+                row[place] += int(part.sum())
+
     def result(self) -> Agreement:
         """What it came to."""
+        kind = self.judge.kind
         if not self.judge.decides:
-            spread = self._squares[1] - self._squares[2] ** 2 / self._numbers
-            error = math.sqrt(self._squares[0] / spread) if spread > 0 else self._squares[0]
-            return Agreement(self.judge.kind, self.examples, 0, None, None, None, error)
-        share = sum(self._same) / len(self._same)
-        agreed = [row[1] for row in self._classes.values()]
-        count = sum(row[0] for row in self._classes.values())
+            return Agreement(kind, self.examples, 0, None, None, None, self._output_error())
+        share = self._agreed / self.examples
+        labelled = bool(self._classes)
+        table = self._classes or self._decided
+        count = sum(row[0] for row in table.values())
+        right = [sum(row[i] for row in table.values()) / max(count, 1) for i in (2, 3)]
         return Agreement(
-            self.judge.kind,
+            kind,
             self.examples,
             self._decisions,
             share,
-            self._interval(share, sum(agreed)),
+            wilson(self._agreed, self.examples),
             self._divergence / self.examples if self.judge.scores else None,
             None,
-            tuple(sum(r[i] for r in self._classes.values()) / count for i in (2, 3))  # type: ignore[arg-type]
-            if self._labelled
-            else None,
-            tuple(self._row(label) for label in sorted(self._classes)),
+            (right[0], right[1]) if labelled else None,
+            tuple(_class_row(label, table[label], labelled) for label in sorted(table)),
             tuple(self._flips),
         )
 
-    def _row(self, label: int) -> ClassRow:
-        count, same, before, after = self._classes[label]
-        accuracies = (before / count, after / count) if self._labelled else (None, None)
-        return ClassRow(label, count, same / count, *accuracies)
-
-    def _interval(self, share: float, agreed: int) -> tuple[float, float]:
-        """Wilson's interval; several decisions of one example count as one cluster."""
-        n = self.examples
-        if self._decisions == n:
-            return wilson(agreed, n)
-        spread = math.sqrt(sum((s - share) ** 2 for s in self._same) / max(n - 1, 1) / n)
-        return max(0.0, share - _Z * spread), min(1.0, share + _Z * spread)
+    def _output_error(self) -> float:
+        """Root mean square of the differences over the spread of each output around its mean."""
+        difference, square = (value.sum() for value in self._numbers[:2])
+        spread = float(square - (self._numbers[2].square() / self.examples).sum())
+        return math.sqrt(float(difference) / spread) if spread > 0 else float(difference)
 
 
-def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95 % score interval for a share."""
+def _fitted(labels: Tensor, decisions: Tensor) -> Tensor:
+    if labels.numel() != decisions.numel():
+        raise DataError(
+            f"labels of shape {tuple(labels.shape)} for decisions of shape "
+            f"{tuple(decisions.shape)}; give one for each"
+        )
+    return labels.reshape(decisions.shape).long()
+
+
+def _class_row(label: int, row: list[int], labelled: bool) -> ClassRow:
+    count, same, before, after = row
+    accuracies = (before / count, after / count) if labelled else (None, None)
+    return ClassRow(label, count, same / count, *accuracies)
+
+
+def wilson(successes: float, trials: int) -> tuple[float, float]:
+    """Wilson's 95 % score interval for a share.
+
+    Decisions of one example are not independent, so an example counts as one trial, however many
+    it holds.
+    """
     p, z2 = successes / trials, _Z**2
     centre = (p + z2 / (2 * trials)) / (1 + z2 / trials)
     half = _Z / (1 + z2 / trials) * math.sqrt(p * (1 - p) / trials + z2 / (4 * trials**2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ from interpress.budget import Budget
 from interpress.build import Built, build
 from interpress.certify import certified_widths
 from interpress.errors import ArgumentError
+from interpress.graph.capture import untouched
 from interpress.knowledge import Knowledge
 from interpress.latency import latency_ratio
-from interpress.linalg.ordering import is_whole
+from interpress.linalg.ordering import is_number, is_whole
 from interpress.memory import load_analysis, save_analysis
 from interpress.methods.registry import Method, method_of
 from interpress.progress import Bars, bars
@@ -78,11 +80,11 @@ class Analysis:
         if budget.kind == "error" and refit is None:
             refit = False  # the certificate is about T, which a refit replaces
         chosen = method_of(method).with_parts(selection, allocation, refit)
+        limits = checked_limits(round_to, min_width)
         job = _Job(
-            self._knowledge, budget, chosen, _limits(round_to, min_width), _step(step),
-            self.seed, self.memory,
-        )  # fmt: skip
-        with bars(progress) as places:
+            self._knowledge, budget, chosen, limits, checked_step(step), self.seed, self.memory
+        )
+        with bars(progress) as places, untouched(self._knowledge.model):
             return job.recomputed(places) if recompute else job.run(places)
 
     def curve(
@@ -97,8 +99,10 @@ class Analysis:
         progress: bool | None = None,
     ) -> list[Point]:
         """The predicted trade-off from the whole network down to the smallest; costs no data."""
+        if not is_whole(points) or points < 2:
+            raise ArgumentError(f"points={points!r}; give a whole number of at least 2")
         chosen = method_of(method).with_parts(selection, allocation, None)
-        limits = _limits(round_to, min_width)
+        limits = checked_limits(round_to, min_width)
         with bars(progress) as places:
             problem = self._knowledge.problem(chosen, "flops", limits, places)
             path = list(path_of(problem, chosen.allocation, 0.05))
@@ -134,23 +138,32 @@ class Analysis:
         Without `calibration`, only what needs no data can be asked: `refit=False` and an
         allocation other than "measured", unless that was measured before saving.
         """
+        check_memory(memory)
         knowledge, seed = load_analysis(path, model, calibration, forward)
         return cls(knowledge, seed=seed, memory=memory)
 
 
-def _limits(round_to: int, min_width: int) -> Limits:
+def checked_limits(round_to: int, min_width: int) -> Limits:
+    """Which widths are allowed, or what is wrong with that."""
     for name, value in (("round_to", round_to), ("min_width", min_width)):
         if not is_whole(value) or value < 1:
             raise ArgumentError(f"{name}={value!r}; give a whole number of at least 1")
     return Limits(int(round_to), int(min_width))
 
 
-def _step(step: float) -> float:
-    if not 0 < step < 1:
+def checked_step(step: float) -> float:
+    """The step of iterative-id, or what is wrong with it."""
+    if not is_number(step) or not 0 < step < 1:
         raise ArgumentError(
             f"step={step!r}; give the fraction of a layer to cut at a time, as 0.05"
         )
     return step
+
+
+def check_memory(memory: float) -> None:
+    """Refuse a bound that is none."""
+    if not is_number(memory) or not 0 < memory < math.inf:
+        raise ArgumentError(f"memory={memory!r}; give the GiB that a refit may hold, as in 1.0")
 
 
 def path_of(problem: Problem, allocation: str, step: float) -> Iterator[Widths]:

@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import nn
 
-from interpress.analysis import Analysis
+from interpress.analysis import Analysis, check_memory, checked_limits, checked_step
 from interpress.budget import Budget
 from interpress.calibrate import calibrate
 from interpress.data import Calibration, Forward
 from interpress.errors import ArgumentError
 from interpress.find import find_spaces
-from interpress.graph.capture import unwrap
+from interpress.graph.capture import untouched, unwrap
 from interpress.graph.spaces import Spaces
 from interpress.judge import Kind, judge_of
 from interpress.knowledge import Knowledge
@@ -40,6 +40,24 @@ def analyze(
     `patches=False` leaves out what only the selection "patches" needs, which is most of the cost.
     """
     network = unwrap(model)
+    check_memory(memory)
+    with untouched(network):
+        return _analyzed(
+            network, calibration, exclude, forward, kind, patches, memory, seed, progress
+        )
+
+
+def _analyzed(
+    network: nn.Module,
+    calibration: Any,
+    exclude: Sequence[str],
+    forward: Forward | None,
+    kind: Kind,
+    patches: bool,
+    memory: float,
+    seed: int,
+    progress: bool | None,
+) -> Analysis:
     data = Calibration(calibration, network, forward=forward, seed=seed)
     data.check_stable()
     example = data.first()
@@ -103,6 +121,8 @@ def compress(
         "agreement": agreement, "error": error, "width": width,
     }  # fmt: skip
     Budget.of(options)  # say what is wrong before anything is run
+    checked_limits(round_to, min_width)
+    checked_step(step)
     chosen = method_of(method).with_parts(selection, allocation, refit)
     analysis = analyze(
         model,

@@ -34,9 +34,15 @@ _KIND = "compressed-network"
 
 def save_result(result: Result, folder: str | os.PathLike[str], overwrite: bool) -> None:
     """Write a result beside its place, then move it there."""
-    target = Path(os.path.abspath(folder))
-    if target.exists() and (not target.is_dir() or any(target.iterdir())) and not overwrite:
+    target = Path(os.path.realpath(folder))  # through a link, not over it
+    if target.exists() and not target.is_dir():
+        raise StorageError(f"{target} is a file; give a folder")
+    there = sorted(path.name for path in target.iterdir()) if target.exists() else []
+    if there and not overwrite:
         raise StorageError(f"{target} exists and is not empty; pass overwrite=True to replace it")
+    foreign = [name for name in there if name not in (PLAN, WEIGHTS)]
+    if foreign:
+        raise StorageError(f"{target} also holds {foreign[0]!r}; move that away, or choose another")
     original = result.spaces.graph.model
     record = {
         "interpress": _KIND,
@@ -85,7 +91,10 @@ def load(folder: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     network = unwrap(model)
     _check_architecture(source, record["original"], _architecture(network))
     own = dict(_tensors(network))
-    changed = {name: tensor.to(own[name].device) for name, tensor in tensors.items()}
+    changed = {
+        name: tensor if own[name].is_meta else tensor.to(own[name].device)
+        for name, tensor in tensors.items()
+    }
     smaller = copied(network, changed)
     for name, tensor in dict(_tensors(smaller)).items():
         if name in tensors and tensor.dtype != tensors[name].dtype:

@@ -97,7 +97,7 @@ def _refit(
     spaces = knowledge.spaces
     largest = spaces.cost.largest_activation() // captured_examples(spaces)
     count = max(16, int(memory * 2**30) // max(1, _HELD_AT_ONCE * largest))
-    total = knowledge.seen.examples
+    total = knowledge.fit_examples
     examples = knowledge.data().sample("fit", min(count, total), total, seed)
     with places.job("refitting", len(spaces.graph.nodes)) as advance:
         return refit(cut, plain, examples, seed=seed, done=lambda: advance(1))

@@ -34,6 +34,8 @@ class Moments:
     """Its upper half; `mirror` fills the rest."""
     total: Tensor
     rows: int
+    origin: Tensor | None = None
+    """What rows are counted from: the mean of the first batch, so that nothing cancels later."""
 
     @classmethod
     def empty(cls, size: int, dtype: torch.dtype, device: torch.device) -> Moments:
@@ -47,6 +49,9 @@ class Moments:
     def add(self, X: Tensor) -> None:
         """More rows (rows, size)."""
         X = X.to(self.gram.dtype)
+        if self.origin is None:
+            self.origin = X.mean(0)
+        X = X - self.origin
         add_gram(self.gram, X)
         self.total += X.sum(0)
         self.rows += len(X)
@@ -55,6 +60,13 @@ class Moments:
         """The Gram matrix of rows less their mean."""
         mean = (self.total / max(self.rows, 1)).to(self.gram.dtype)
         return torch.addr(mirror(self.gram), mean, mean, alpha=-self.rows)
+
+    def whole(self) -> Tensor:
+        """The Gram matrix of rows as they are."""
+        mean = (self.total / max(self.rows, 1)).to(self.gram.dtype)
+        if self.origin is not None:
+            mean = mean + self.origin
+        return torch.addr(self.centred(), mean, mean, alpha=self.rows)
 
 
 @dataclass

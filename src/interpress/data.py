@@ -14,10 +14,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
-from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, Subset
 
 from interpress.errors import ArgumentError, DataError
 from interpress.graph.graph import Example
+from interpress.linalg.ordering import is_whole
 
 Forward = Callable[[nn.Module, Any], Any]
 Part = Literal["all", "fit", "held"]
@@ -34,12 +35,17 @@ class Calibration:
     def __init__(
         self, source: Any, model: nn.Module, *, forward: Forward | None = None, seed: int = 0
     ) -> None:
-        self._source = _rereadable(source)
+        if forward is not None and not callable(forward):
+            raise ArgumentError(f"forward={forward!r}; give a function of the model and a batch")
+        if not is_whole(seed) or not 0 <= seed < 2**63:
+            raise ArgumentError(f"seed={seed!r}; give a whole number from 0 to 2**63 - 1")
+        self._source = _rereadable(source, model)
         self._model = model
         self._forward = forward
         self._picks = torch.randint(
             HOLD_EVERY, (1009,), generator=torch.Generator().manual_seed(seed)
         ).tolist()
+        self._looks: dict[int, tuple[Any, ...]] = {}
         self._picks[0] = 1  # two examples are enough to hold one out
         tensors = [*model.parameters(), *model.buffers()]
         self.device = tensors[0].device if tensors else torch.device("cpu")
@@ -50,6 +56,7 @@ class Calibration:
         seen = given = 0
         for number, raw in enumerate(self.raw()):
             example = self.convert(raw, number)
+            self._check_same(number, example)
             size = batch_size(example)
             chosen = self._chosen(part, seen, size)
             seen += size
@@ -106,21 +113,28 @@ class Calibration:
 
     def check_stable(self) -> None:
         """Refuse data that come in another order (or otherwise changed) each time they are read."""
-        twice = [next(self.raw(), None) for _ in range(2)]
-        if twice[0] is None or twice[1] is None:
-            raise DataError(_EMPTY)
-        leaves = [
-            [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)]
-            for batch in map(_plain, twice)
-        ]
-        same = len(leaves[0]) == len(leaves[1]) and all(
-            a.shape == b.shape and torch.equal(a, b) for a, b in zip(*leaves, strict=True)
-        )
-        if not same:
+        for _ in range(2):
+            raw = next(self.raw(), None)
+            if raw is None:
+                raise DataError(_EMPTY)
+            self._check_same(0, self.convert(raw))
+
+    def _check_same(self, number: int, example: Example) -> None:
+        """A batch must look as it did when it was read first."""
+        first = next(iter(example.tensors()), torch.zeros(0))
+        flat = first.reshape(-1)[:: max(1, first.numel() // 512)].double().cpu()
+        places = torch.arange(1.0, len(flat) + 1, dtype=flat.dtype)  # so that order counts
+        look = (tuple(first.shape), repr(float(flat @ places)), repr(float(flat.abs().sum())))
+        if self._looks.setdefault(number, look) != look:
             raise ArgumentError(
-                "the calibration data change each time they are read (shuffled, or augmented at "
-                "random), so that nothing can be held out; pass list(data), or turn that off"
+                f"the calibration data change each time they are read (batch {number}: shuffled, "
+                "or augmented at random), so that nothing can be held out; pass list(data), or "
+                "turn that off"
             )
+
+    def count(self, part: Part = "all") -> int:
+        """How many examples a part has."""
+        return sum(batch_size(example) for example in self.batches(part))
 
     def _chosen(self, part: Part, start: int, size: int) -> Tensor:
         places = torch.arange(start, start + size)
@@ -137,7 +151,7 @@ class Calibration:
         if self._forward is not None:
             example = recorded(self._model, self._forward, raw)
         else:
-            example = as_example(raw, self._model, number)
+            example = _without_cache(as_example(raw, self._model, number), self._model)
         return example.map(self._moved)
 
     def _moved(self, tensor: Tensor) -> Tensor:
@@ -196,7 +210,7 @@ def as_example(raw: Any, model: nn.Module, number: int = 0) -> Example:
     if isinstance(raw, tuple | list) and raw:
         if isinstance(raw[0], Mapping):
             return as_example(raw[0], model, number)
-        required = max(1, _required(model))
+        required = max(1, required_inputs(model))
         if len(raw) < required:
             raise DataError(
                 f"calibration batch {number} has {len(raw)} inputs, but {type(model).__name__} "
@@ -207,6 +221,13 @@ def as_example(raw: Any, model: nn.Module, number: int = 0) -> Example:
         f"calibration batch {number} is a {type(raw).__name__}; give tensors, tuples or dicts of "
         "tensors, or pass forward=lambda model, batch: ..."
     )
+
+
+def _without_cache(example: Example, model: nn.Module) -> Example:
+    """Keep a language model from returning its cache, which is no output anyone compares."""
+    if "use_cache" in example.kwargs or "use_cache" not in _parameters(model):
+        return example
+    return Example(example.args, {**example.kwargs, "use_cache": False})
 
 
 class _Recorded(Exception):
@@ -236,7 +257,7 @@ def recorded(model: nn.Module, forward: Forward, raw: Any) -> Example:
     )
 
 
-def _rereadable(source: Any) -> Iterable[Any]:
+def _rereadable(source: Any, model: nn.Module) -> Iterable[Any]:
     if isinstance(source, str | bytes) or source is None:
         raise ArgumentError(
             f"calibration is a {type(source).__name__}; give a tensor, a DataLoader or an iterable "
@@ -246,6 +267,8 @@ def _rereadable(source: Any) -> Iterable[Any]:
         return DataLoader(source, batch_size=BATCH)
     if isinstance(source, DataLoader) and isinstance(source.sampler, RandomSampler):
         return _in_order(source)
+    if isinstance(source, tuple):
+        _check_tuple(source, model)
     if isinstance(source, Tensor | Mapping | tuple | Example) or type(source).__name__ == "ndarray":
         return _Split(source)
     if not isinstance(source, Iterable):
@@ -256,14 +279,31 @@ def _rereadable(source: Any) -> Iterable[Any]:
     return list(source) if isinstance(source, Iterator) else source
 
 
+def _check_tuple(source: tuple[Any, ...], model: nn.Module) -> None:
+    """A tuple is one batch, inputs first; refuse one that looks like several batches."""
+    extra = source[max(1, required_inputs(model)) :]
+    alike = [t for t in extra if isinstance(t, Tensor) and t.is_floating_point() and t.ndim > 1]
+    if alike and isinstance(source[0], Tensor) and alike[0].shape[1:] == source[0].shape[1:]:
+        raise ArgumentError(
+            f"calibration is a tuple of {len(source)} tensors of like shape; a tuple is one batch "
+            "(inputs first, then labels), so pass a list of batches instead"
+        )
+
+
 def _in_order(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """The same loader without shuffling."""
+    """The same loader without shuffling; of as many examples."""
+    dataset, sampler = loader.dataset, loader.sampler
+    count = len(sampler)  # type: ignore[arg-type]
+    if count < len(dataset):  # type: ignore[arg-type]
+        dataset = Subset(dataset, range(count))
     return DataLoader(
-        loader.dataset,
+        dataset,
         batch_size=loader.batch_size,
         num_workers=loader.num_workers,
         collate_fn=loader.collate_fn,
         pin_memory=loader.pin_memory,
+        drop_last=loader.drop_last,
+        worker_init_fn=loader.worker_init_fn,
     )
 
 
@@ -307,7 +347,7 @@ def _tensor(leaf: Any) -> Any:
 
 
 def _accepted(batch: Mapping[str, Any], model: nn.Module, number: int) -> dict[str, Any]:
-    parameters = inspect.signature(model.forward).parameters
+    parameters = _parameters(model)
     open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     inputs = {
         str(name): value
@@ -323,8 +363,12 @@ def _accepted(batch: Mapping[str, Any], model: nn.Module, number: int) -> dict[s
     return inputs
 
 
-def _required(model: nn.Module) -> int:
+def required_inputs(model: nn.Module) -> int:
     """How many positional inputs a model cannot do without."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(model.forward).parameters.values()
-    return sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters)
+    given = _parameters(model).values()
+    return sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in given)
+
+
+def _parameters(model: nn.Module) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(model.forward).parameters

@@ -1,15 +1,13 @@
 """The main job on an embedded default: ``make demo`` or ``python -m interpress.demo``.
 
-Trains a small network on scikit-learn's handwritten digits, keeps half of its hidden neurons by
-interpolative decomposition of unlabelled activations, and shows what was preserved, beside the
-usual alternative of keeping the neurons with the largest weights.
+Trains a small network on scikit-learn's handwritten digits, compresses it to half of its FLOPs from
+unlabelled images, and shows what was preserved, beside the paper's own method and the usual
+alternative of keeping the neurons with the largest weights.
 """
 
 from __future__ import annotations
 
-import copy
 import itertools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -18,10 +16,12 @@ from rich.progress import track
 from rich.table import Table
 from torch import Tensor, nn
 
-from interpress.linalg import FactorStream, Ordering, order_by_pivoting
+from interpress.agreement import agreement
+from interpress.api import analyze
+from interpress.result import Result
+from interpress.surgery import shrink
 
 WIDTHS = (64, 256, 128, 10)
-Selection = Callable[[nn.Linear, Ordering, int], tuple[Tensor, Tensor]]  # kept, T
 
 
 class Digits(NamedTuple):
@@ -62,61 +62,31 @@ def train(images: Tensor, labels: Tensor, console: Console, epochs: int = 60) ->
     return model.eval()
 
 
-@torch.no_grad()
-def orderings(model: nn.Sequential, calibration: Tensor) -> list[Ordering]:
-    """One pass over unlabelled images; every width of every hidden layer is answered from it."""
-    streams = [FactorStream(width) for width in WIDTHS[1:-1]]
-    for batch in calibration.split(100):
-        value = batch
-        for index, layer in enumerate(model):
-            value = layer(value)
-            if isinstance(layer, nn.ReLU):
-                streams[index // 2].add(value)
-    return [order_by_pivoting(stream.factor()) for stream in streams]
+def by_magnitude(result: Result) -> nn.Module:
+    """As narrow as the result, but with the neurons of the largest weights, and no correction."""
+    weights = dict(result.spaces.graph.model.named_parameters())
+    kept = {
+        name: weights[f"{name}.weight"].abs().sum(dim=1).argsort(descending=True)[:width]
+        for name, width in result.widths.items()
+    }
+    return shrink(result.spaces, kept)
 
 
-@torch.no_grad()
-def shrink(model: nn.Sequential, found: list[Ordering], select: Selection) -> nn.Sequential:
-    """Half of the neurons of each hidden layer: rows selected, ``T`` absorbed by the next layer."""
-    small = copy.deepcopy(model)
-    linear = [layer for layer in small if isinstance(layer, nn.Linear)]
-    for layer, reader, ordering in zip(linear[:-1], linear[1:], found, strict=True):
-        kept, T = select(layer, ordering, ordering.n // 2)
-        absorbed = reader.weight @ T.to(reader.weight).T  # (out, n) @ (n, k) -> (out, k)
-        reader.weight = nn.Parameter(absorbed)
-        layer.weight = nn.Parameter(layer.weight[kept])
-        layer.bias = nn.Parameter(layer.bias[kept])
-        layer.out_features = reader.in_features = len(kept)
-    return small
-
-
-def by_interpolation(layer: nn.Linear, ordering: Ordering, k: int) -> tuple[Tensor, Tensor]:
-    """The first k pivots, and the ``T`` that rebuilds the others from them."""
-    found = ordering.at_rank(k)
-    return found.kept, found.T
-
-
-def by_magnitude(layer: nn.Linear, ordering: Ordering, k: int) -> tuple[Tensor, Tensor]:
-    """The k neurons with the largest incoming weights; nothing stands in for the others."""
-    kept = layer.weight.abs().sum(dim=1).argsort(descending=True)[:k]
-    return kept, torch.eye(ordering.n)[kept]
-
-
-@torch.no_grad()
 def main(console: Console | None = None) -> None:
     """Train, compress, compare, print."""
     console = console or Console()
     data = load_digits()
-    with torch.enable_grad():
-        model = train(*data.train, console)
-    found = orderings(model, data.calibration)
+    model = train(*data.train, console)
+    analysis = analyze(model, data.calibration)
+    result = analysis.compress(flops=0.5)
     networks = {
         "original": model,
-        "interpolative decomposition": shrink(model, found, by_interpolation),
-        "largest weights": shrink(model, found, by_magnitude),
+        "preserve (the default)": result.model,
+        "iterative-id (the paper's)": analysis.compress(flops=0.5, method="iterative-id").model,
+        "largest weights": by_magnitude(result),
     }
     console.print(_networks_table(networks, data))
-    console.print(_errors_table(found))
+    console.print(result.summary(), highlight=False)
     console.print(
         f"Calibrated on {len(data.calibration)} images without labels; judged on "
         f"{len(data.test[0])} others.\nAgreement: the share of images on which a network "
@@ -125,39 +95,19 @@ def main(console: Console | None = None) -> None:
     )
 
 
-def _networks_table(networks: dict[str, nn.Sequential], data: Digits) -> Table:
-    images, labels = data.test
-    reference = networks["original"](images).argmax(1)
-    table = Table(title="Half of the hidden neurons, no labels, no fine-tuning")
-    for column in ("network", "widths", "parameters", "agreement", "accuracy"):
+def _networks_table(networks: dict[str, nn.Module], data: Digits) -> Table:
+    table = Table(title="Half of the FLOPs, no labels, no fine-tuning")
+    for column in ("network", "parameters", "agreement", "KL", "accuracy"):
         table.add_column(column, justify="left" if column == "network" else "right")
     for name, network in networks.items():
-        decided = network(images).argmax(1)
-        widths = [layer.out_features for layer in network if isinstance(layer, nn.Linear)]
+        found = agreement(networks["original"], network, data.test)
+        assert found.accuracy is not None
         table.add_row(
             name,
-            "-".join(map(str, widths)),
             f"{sum(p.numel() for p in network.parameters()):,}",
-            f"{(decided == reference).float().mean():.1%}",
-            f"{(decided == labels).float().mean():.1%}",
-        )
-    return table
-
-
-def _errors_table(found: list[Ordering]) -> Table:
-    table = Table(title="What the decomposition promises, relative to ||Z||")
-    for column in ("hidden layer", "kept", "error", "best possible", "ratio", "max |T|"):
-        table.add_column(column, justify="right")
-    for index, ordering in enumerate(found, start=1):
-        k = ordering.n // 2
-        error, bound = ordering.spectral_tail(k), ordering.svd_bound(k).spectral
-        table.add_row(
-            str(index),
-            f"{k} of {ordering.n}",
-            f"{error / ordering.spectral_norm:.2%}",
-            f"{bound / ordering.spectral_norm:.2%}",
-            f"{error / bound:.2f}",
-            f"{ordering.at_rank(k).largest_entry:.2f}",
+            f"{float(found):.1%}",
+            f"{found.divergence:.4f}",
+            f"{found.accuracy[1]:.1%}",
         )
     return table
 

@@ -107,6 +107,11 @@ def judge_of(model: nn.Module, example: Example, kind: Kind = "auto") -> Judge:
     floats = [i for i, leaf in enumerate(leaves) if leaf.is_floating_point()]
     place = next((i for i, leaf in enumerate(leaves) if leaf is named), (floats or [0])[0])
     found = _kind(leaves[place], named is not None) if kind == "auto" else kind
+    if found == "decisions" and leaves[place].is_floating_point():
+        raise ArgumentError(
+            "kind='decisions' is for outputs that are whole numbers; these are scores, so choose "
+            "'classification', 'segmentation' or 'binary'"
+        )
     if found in ("classification", "segmentation") and _classes(leaves[place], found) < 2:
         raise ArgumentError(
             f"kind={kind!r}, but the output has shape {tuple(leaves[place].shape)}; choose "

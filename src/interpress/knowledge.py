@@ -41,6 +41,7 @@ class Knowledge:
         self._orders: dict[str, dict[str, Order]] = {}
         self.effects: dict[str, Measured] = {}
         self._warned = False
+        self.fit_examples = seen.examples
 
     @property
     def model(self) -> nn.Module:
@@ -138,16 +139,16 @@ class Knowledge:
         )
 
     def _measured(self, orders: Mapping[str, Order], places: Bars) -> Measured:
-        example = self._few_held()
+        example = self._few()
         with places.job("measuring spaces", len(orders)) as advance:
             return measure_effects(
                 self.spaces, orders, self.seen.factors, example, self.judge, lambda: advance(1)
             )
 
-    def _few_held(self) -> Example:
+    def _few(self) -> Example:
         per_example = max(1, self.spaces.cost().activation_bytes // captured_examples(self.spaces))
         count = max(2, min(_EXAMPLES_FOR_EFFECTS, _MEMORY_FOR_EFFECTS // per_example))
-        return merged(list(self.data().batches("held", limit=count)))
+        return merged(list(self.data().batches("fit", limit=count)))
 
 
 def captured_examples(spaces: Spaces) -> int:

@@ -36,6 +36,7 @@ def save_analysis(knowledge: Knowledge, seed: int, path: str | os.PathLike[str])
         factors[name] = [form, factor.rows, factor.floor]
     for name, own in seen.moments.items():
         tensors[f"patches:{name}"], tensors[f"total:{name}"] = own.gram, own.total
+        tensors[f"origin:{name}"] = own.origin if own.origin is not None else own.total
         moments[name] = own.rows
     record = {
         "seed": seed,
@@ -79,6 +80,8 @@ def load_analysis(
         example = calibration.first()
     spaces = _the_same(find_spaces(network, example), sizes, path)
     knowledge = Knowledge(spaces, seen, calibration, judge)
+    if calibration is not None:  # perhaps other data than those it was made from
+        knowledge.fit_examples = calibration.count("fit")
     knowledge.effects = {
         selection: {name: [(int(w), e) for w, e in rows] for name, rows in own.items()}
         for selection, own in record["effects"].items()
@@ -105,8 +108,13 @@ def _statistics(
         for name, (form, rows, floor) in record["factors"].items()
     }
     moments = {
-        name: Moments(tensors[f"patches:{name}"].to(device), tensors[f"total:{name}"].to(device), n)
-        for name, n in record["moments"].items()
+        name: Moments(
+            tensors[f"patches:{name}"].to(device),
+            tensors[f"total:{name}"].to(device),
+            rows,
+            tensors[f"origin:{name}"].to(device),
+        )
+        for name, rows in record["moments"].items()
     }
     return Statistics(factors, dict(record["energies"]), moments, int(record["examples"]))
 
@@ -126,8 +134,8 @@ def _described(example: Example) -> dict[str, Any]:
     def described(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor):
             return {"value": leaf}
-        whole = not leaf.is_floating_point() and leaf.dtype != torch.bool and leaf.numel()
-        span = [int(leaf.min()), int(leaf.max())] if whole else [0, 1]
+        plain = leaf.double() if leaf.is_floating_point() else leaf.long()
+        span = [plain.min().item(), plain.max().item()] if leaf.numel() else [0, 1]
         return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)[6:], "range": span}
 
     args, kwargs = pytree.tree_map(described, (list(example.args), dict(example.kwargs)))
@@ -141,9 +149,10 @@ def _made(described: Any, device: torch.device) -> Example:
     def made(node: Any) -> Any:
         if isinstance(node, dict) and "dtype" in node:
             dtype, shape = getattr(torch, node["dtype"]), node["shape"]
-            if dtype.is_floating_point:
-                return torch.randn(shape, generator=generator).to(device, dtype)
             low, high = node["range"]
+            if dtype.is_floating_point:
+                spread = torch.rand(shape, generator=generator, dtype=torch.float64)
+                return (low + (high - low) * spread).to(device, dtype)
             return torch.randint(low, high + 1, shape, generator=generator).to(device, dtype)
         if isinstance(node, dict) and set(node) == {"value"}:
             return node["value"]

@@ -14,7 +14,7 @@ from interpress.graph.following import arguments_of, batch_norm_after
 from interpress.graph.spaces import ChannelSpace, Spaces
 from interpress.graph.taps import Absorber, Tap
 from interpress.linalg.elimination import Reader
-from interpress.linalg.factor import RFactor, mirror
+from interpress.linalg.factor import RFactor
 from interpress.linalg.ordering import Ordering
 from interpress.linalg.orderings import order_as_given
 
@@ -172,7 +172,7 @@ def _patches(
     inputs = torch.argsort(torch.where(unit >= 0, unit, len(counts)), stable=True)
     blocks = inputs[: int(counts.sum())].reshape(len(counts), -1)
     shifts = norm is not None or arguments_of(node).get("bias") is not None
-    G = moments.centred() if shifts else mirror(moments.gram)
+    G = moments.centred() if shifts else moments.whole()
     return Reader(G, W.T, blocks, energy * moments.rows)
 
 

@@ -17,6 +17,7 @@ from interpress.linalg.factor import gram
 RIDGES = (3e-4, 3e-3, 3e-2, 3e-1)
 ROUNDS = 4
 RELAXATION = 1.7  # of all rounds but the first; below 2, so that the loss still falls
+_TINY = 1e-20  # below which a layer's inputs are constant, and only its shift can change
 _LARGE = 1024  # systems of more unknowns are solved in single precision
 
 
@@ -109,27 +110,27 @@ class _Normal:
     def __init__(self, X: Tensor, shifts: bool, raw: Tensor | None = None) -> None:
         self.X = X
         self.shifts = shifts
-        self.raw = _gram(X) if raw is None else raw
         self.mean = X.new_zeros(1)
-        exact = torch.float32 if X.shape[-1] > _LARGE else torch.float64
-        self.gram = self.raw.to(exact)
         if shifts:
             self.mean = X.mean(1, keepdim=True)
-            mean = self.mean.to(exact)
-            self.gram = self.gram - X.shape[1] * (mean.mT @ mean)
-        self.size = self.gram.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-30)[:, None, None]
+        exact = torch.float32 if X.shape[-1] > _LARGE else torch.float64
+        self.gram = (_gram(X - self.mean) if raw is None else raw).to(exact)
+        self.size = self.gram.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=_TINY)[:, None, None]
         self._lower: dict[float, Tensor] = {}
 
     def plus(self, more: Tensor, everything: Tensor) -> _Normal:
         """The same with more rows; `everything` are all of them."""
-        return _Normal(everything, self.shifts, self.raw + _gram(more))
+        if not self.shifts:
+            return _Normal(everything, False, self.gram + _gram(more).to(self.gram))
+        mean = everything.mean(1, keepdim=True)
+        moved = (self.mean - mean).to(self.gram)  # from the mean of some rows to that of all
+        old = self.gram + self.X.shape[1] * (moved.mT @ moved)
+        return _Normal(everything, True, old + _gram(more - mean).to(self.gram))
 
     def sides(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """The right-hand sides of a residual, and its mean."""
         mean = residual.mean(1, keepdim=True) if self.shifts else residual.new_zeros(1)
-        right = (self.X.mT @ residual).to(self.gram)
-        if self.shifts:
-            right -= self.X.shape[1] * (self.mean.mT @ mean).to(self.gram)
+        right = (self.X.mT @ (residual - mean)).to(self.gram)
         return right, mean
 
     def solve(
@@ -145,10 +146,12 @@ class _Normal:
     def _factored(self, ridge: float) -> Tensor:
         if ridge not in self._lower:
             eye = torch.eye(self.gram.shape[-1], dtype=self.gram.dtype, device=self.gram.device)
-            # products in single precision can leave the Gram matrix a little short of definite
-            lower, failed = torch.linalg.cholesky_ex(self.gram + ridge * self.size * eye)
-            if bool(failed.any()):
-                lower = torch.linalg.cholesky(self.gram + (ridge + 1e-3) * self.size * eye)
+            extra = ridge
+            while True:  # rounding can leave the Gram matrix a little short of definite
+                lower, failed = torch.linalg.cholesky_ex(self.gram + extra * self.size * eye)
+                if not bool(failed.any()):
+                    break
+                extra = 10 * max(extra, 1e-3)
             self._lower[ridge] = lower
         return self._lower[ridge]
 

@@ -1,7 +1,7 @@
 """How much the outputs really change when one space alone is shrunk: measured, not predicted.
 
 The error a space's readers see says little about what it does to the decisions. So each space is
-shrunk alone to a few widths on a few held-out examples, and its error curve is scaled to fit. Only
+shrunk alone on a few examples, and its error curve is scaled to fit. Only
 what comes after the space is run again.
 """
 

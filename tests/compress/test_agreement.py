@@ -69,7 +69,7 @@ def test_without_labels_classes_are_the_first_networks_decisions() -> None:
     assert all(row.accuracy_after is None for row in found.per_class)
     given = agreement(Fixed(), OTHER, SCORES, labels=LABELS)
     assert given.accuracy == (0.8, 0.6)
-    with pytest.raises(DataError, match="4 labels for 5 examples"):
+    with pytest.raises(DataError, match="4 labels for more examples; give one for each"):
         agreement(Fixed(), OTHER, SCORES, labels=LABELS[:4])
 
 
@@ -90,7 +90,7 @@ def test_tokens_count_one_by_one_but_not_as_independent() -> None:
     assert found.decisions == 160
     assert found.agreement == pytest.approx(0.8)
     assert {flip.position for flip in found.flips} == {(3,), (8,), (13,), (18,)}
-    assert found.interval == (pytest.approx(0.8), pytest.approx(0.8))  # all examples are alike
+    assert found.interval == wilson(0.8 * 8, 8)  # an example is one trial
 
 
 def test_a_regression_gets_an_error() -> None:

@@ -72,9 +72,22 @@ def test_every_architecture_comes_back(name: str, tmp_path: Path) -> None:
 def test_a_folder_is_not_overwritten_by_accident(result: Result, saved: Path) -> None:
     with pytest.raises(StorageError, match="exists and is not empty; pass overwrite=True"):
         result.save(saved)
-    (saved / "note.txt").write_text("mine")
     result.save(saved, overwrite=True)
     assert sorted(os.listdir(saved)) == [PLAN, WEIGHTS]
+    (saved / "note.txt").write_text("mine")
+    with pytest.raises(StorageError, match=r"also holds 'note\.txt'"):
+        result.save(saved, overwrite=True)
+    assert (saved / "note.txt").read_text() == "mine"
+    with pytest.raises(StorageError, match="is a file"):
+        result.save(saved / "note.txt")
+    link = saved.parent / "link"
+    link.symlink_to(saved.parent / "real", target_is_directory=True)
+    (saved.parent / "real").mkdir()
+    result.save(link)
+    assert link.is_symlink()
+    assert sorted(os.listdir(saved.parent / "real")) == [PLAN, WEIGHTS]
+    shutil.rmtree(saved.parent / "real")
+    link.unlink()
     assert sorted(os.listdir(saved.parent)) == ["small"]
 
 

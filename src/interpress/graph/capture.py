@@ -35,7 +35,7 @@ def capture(model: nn.Module, example: Any) -> Graph:
     network = unwrap(model)
     inputs = Example.of(example)
     _check(network, inputs)
-    with evaluation(network), _unwritten(network), torch.random.fork_rng(), torch.no_grad():
+    with evaluation(network), unwritten(network), torch.random.fork_rng(), torch.no_grad():
         captured = _two_examples(network, inputs)
         program = _export(network, captured)
     graph = _to_graph(network, program, captured)
@@ -72,7 +72,15 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _unwritten(model: nn.Module) -> Iterator[None]:
+def untouched(model: nn.Module) -> Iterator[None]:
+    """Random numbers drawn inside and buffers written inside are as before, afterwards."""
+    devices = {t.device.index or 0 for t in model.parameters() if t.is_cuda}
+    with torch.random.fork_rng(devices=sorted(devices)), unwritten(model):
+        yield
+
+
+@contextlib.contextmanager
+def unwritten(model: nn.Module) -> Iterator[None]:
     """Buffers that a forward writes into get their values back."""
     before = {buffer: buffer.clone() for buffer in model.buffers()}
     try:

@@ -215,7 +215,7 @@ class Graph:
                 shown = ", ".join("any" if size is None else str(size) for size in expected)
                 raise DataError(
                     f"input {name!r} has shape {tuple(leaf.shape)}, but the model was captured for "
-                    f"({shown}); use inputs of that shape, or capture with such an example"
+                    f"({shown}); give inputs of that shape: pad or crop all batches to one"
                 )
 
     def flat_inputs(self, example: Any) -> list[Any]:

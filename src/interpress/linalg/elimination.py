@@ -99,7 +99,11 @@ class _Part:
         size = G.diagonal().mean().clamp(min=1e-30)
         scaled = G / size
         scaled.diagonal().add_(RIDGE)
-        A = torch.cholesky_inverse(torch.linalg.cholesky(scaled))
+        lower, failed = torch.linalg.cholesky_ex(scaled)
+        while bool(failed):  # rounding of nearly constant inputs
+            scaled.diagonal().add_(10 * RIDGE)
+            lower, failed = torch.linalg.cholesky_ex(scaled)
+        A = torch.cholesky_inverse(lower)
         W, blocks = reader.U.to(G).clone(), reader.blocks.to(G.device)
         return cls(A, W, blocks, float(size) / reader.energy)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from interpress.linalg.elimination import eliminate
+from interpress.linalg.factor import RFactor
 from interpress.linalg.orderings import order_by_pivoting
 from interpress.methods.registry import Chosen, selection
 from interpress.methods.weights import weights
@@ -31,5 +32,7 @@ def _dependent(profile: Profile) -> Tensor:
     """Channels that are combinations of the others, to rounding: dead ones, duplicates."""
     if profile.in_blocks:
         return torch.zeros(0, dtype=torch.long)
-    ordering = order_by_pivoting(profile.factor)
-    return ordering.order[~ordering.independent].cpu()
+    factor = profile.factor  # on the host, where a factorization of this size is quickest
+    gram, root = (None if m is None else m.cpu() for m in (factor.gram, factor.root))
+    ordering = order_by_pivoting(RFactor(factor.rows, factor.floor, gram=gram, root=root))
+    return ordering.order[~ordering.independent]
