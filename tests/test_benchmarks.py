@@ -3,7 +3,11 @@
 import json
 from pathlib import Path
 
-from benchmarks import coverage, linalg
+import pytest
+import torch
+from benchmarks import coverage, linalg, networks, preserve
+from safetensors.torch import save_file
+from torch import nn
 
 
 def test_linalg_benchmark_writes_its_table(tmp_path: Path) -> None:
@@ -55,3 +59,44 @@ def test_the_coverage_page_shows_the_result_files() -> None:
         report = json.loads((coverage.RESULTS / f"coverage-{source}.json").read_text())
         assert table == coverage.markdown(report)
         assert all(row["ours"]["proved"] for row in report["networks"])
+
+
+def test_preserve_benchmark_writes_its_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On random pictures and a small untrained network: every part runs and is written down."""
+    torch.manual_seed(0)
+
+    def tiny() -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(3, 48, 3, 2), nn.BatchNorm2d(48), nn.ReLU(), nn.Conv2d(48, 64, 3, 4),
+            nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(256, 10),
+        )  # fmt: skip
+
+    monkeypatch.setitem(networks.NETWORKS, "tiny", tiny)
+    save_file(tiny().state_dict(), tmp_path / "tiny-cifar10.safetensors")
+    for part in ("test", "train"):
+        pictures = torch.randint(256, (150, 3, 32, 32), dtype=torch.uint8)
+        labels = torch.randint(10, (150,))
+        save_file({"images": pictures, "labels": labels}, tmp_path / f"{part}.safetensors")
+    common = ["--data", str(tmp_path), "--weights", str(tmp_path), "--networks", "tiny",
+              "--images", "80", "--seeds", "1", "--flops", "0.6", "--repeats", "1",
+              "--out", str(tmp_path / "out")]  # fmt: skip
+    for part in ("agreement", "parts", "cost", "latency"):
+        preserve.main([part, *common])
+        report = json.loads((tmp_path / "out" / f"preserve-{part}-cpu.json").read_text())
+        table = (tmp_path / "out" / f"preserve-{part}-cpu.md").read_text()
+        assert table == preserve.markdown(part, report)
+        assert "tiny" in table
+        assert all(row.get("flops", 0) <= 0.6 for row in report["rows"])
+
+
+def test_the_page_shows_the_result_files_of_preserve() -> None:
+    page = (preserve.RESULTS.parents[1] / "docs" / "compress.md").read_text()
+    tables = sorted(preserve.RESULTS.glob("preserve-*.md"))
+    assert tables
+    for path in tables:
+        table = path.read_text()
+        assert table in page, f"docs/compress.md does not show {path.name} as it is"
+        report = json.loads(path.with_suffix(".json").read_text())
+        assert table == preserve.markdown(path.stem.split("-")[1], report)

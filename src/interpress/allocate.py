@@ -78,15 +78,18 @@ def constant_path(problem: Problem) -> Iterator[Widths]:
 
 
 def iterative_path(problem: Problem, step: float) -> Iterator[Widths]:
-    """Algorithm 2: the layer with the lowest `|r_kk / r_11| / FLOPs cut` loses `step` of it."""
+    """Algorithm 2: the layer with the lowest `|r_kk / r_11| / FLOPs` loses `step` of its channels.
+
+    FLOPs are those of the layer and the next one, as they are by then, as in the paper's listing.
+    """
 
     def moves(name: str, width: int) -> list[int]:
         target = width - max(1, round(step * width))
         below = [w for w in problem.allowed[name] if w <= target]
         return below[:1]
 
-    def score(name: str, width: int, new: int, saved: float) -> float:
-        return float(problem.orders[name].proxy[new]) / saved
+    def score(widths: Widths, name: str, new: int) -> float:
+        return float(problem.orders[name].proxy[new]) / problem.meter.touching(widths, name)
 
     return _path(problem, moves, score)
 
@@ -103,9 +106,10 @@ def marginal_path(problem: Problem) -> Iterator[Widths]:
         found = [allowed[end] for end in ends if end < len(allowed)]
         return found or allowed[here + 1 :][-1:]
 
-    def score(name: str, width: int, new: int, saved: float) -> float:
+    def score(widths: Widths, name: str, new: int) -> float:
         losses = problem.losses[name]
-        return float(losses[new] - losses[width]) / saved
+        lost = float(losses[new] - losses[widths[name]])
+        return lost / problem.meter.saved(widths, name, new)
 
     return _path(problem, moves, score)
 
@@ -113,18 +117,18 @@ def marginal_path(problem: Problem) -> Iterator[Widths]:
 def _path(
     problem: Problem,
     moves: Callable[[str, int], list[int]],
-    score: Callable[[str, int, int, float], float],
+    score: Callable[[Widths, str, int], float],
 ) -> Iterator[Widths]:
     widths = problem.full()
     best: dict[str, tuple[float, int]] = {}
 
     def consider(name: str) -> None:
         best.pop(name, None)
-        found = []
-        for new in moves(name, widths[name]):
-            saved = problem.meter.saved(widths, name, new)
-            if saved > 0:
-                found.append((score(name, widths[name], new, saved), new))
+        found = [
+            (score(widths, name, new), new)
+            for new in moves(name, widths[name])
+            if problem.meter.saved(widths, name, new) > 0
+        ]
         if found:
             best[name] = min(found)
 

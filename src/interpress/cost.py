@@ -183,6 +183,11 @@ class Meter:
         touched = [self._terms[place] for place in self._of[name]]
         return sum(self._value(term, before) - self._value(term, after) for term in touched)
 
+    def touching(self, widths: Mapping[str, int], name: str) -> float:
+        """What all operators that a space's width changes cost now: its makers and its readers."""
+        shares = self._shares(widths)
+        return sum(self._value(self._terms[place], shares) for place in self._of[name])
+
     def neighbours(self, name: str) -> set[str]:
         """The spaces whose savings change with this one's width; itself among them."""
         places = set(self._of[name])

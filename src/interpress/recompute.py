@@ -48,9 +48,9 @@ def recomputed(
                 new = next((w for w in allowed[name] if w <= wished), None)
                 if new is None or name not in profiles:
                     continue
-                saved = meter.saved(state.widths, name, new)
                 order = order_of(profiles[name], "pivoting")
-                scored.append((float(order.proxy[new]) / saved, name, new, order))
+                score = float(order.proxy[new]) / meter.touching(state.widths, name)
+                scored.append((score, name, new, order))
             if not scored:
                 raise ArgumentError(
                     f"flops={budget:g} cannot be reached in steps of {step:g}: no layer can lose "
