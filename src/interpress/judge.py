@@ -58,15 +58,6 @@ class Judge:
             per = per.clamp(min=0)  # below which only rounding goes
         return per.flatten(1).mean(1) if per.ndim > 1 else per
 
-    def divergence(self, reference: Tensor, other: Tensor) -> float:
-        """The mean of the above; for numbers, relative to their own size."""
-        mean = float(self.divergences(reference, other).mean())
-        if self.kind != "regression":
-            return mean
-        centred = reference.double().cpu()
-        size = float((centred - centred.mean(0)).square().mean())
-        return mean / size if size > 0 else mean
-
     def distance(self, reference: Tensor, other: Tensor) -> float:
         """Squared difference of the outputs relative to their spread; steadier than a divergence
         where there are few examples. Scores count up to a constant."""
