@@ -18,7 +18,7 @@ from interpress.graph.spaces import Spaces
 from interpress.graph.taps import Tap
 from interpress.linalg.factor import RFactor, add_gram, mirror, triangle
 from interpress.linalg.stream import FactorStream
-from interpress.patches import Dense, dense_of
+from interpress.patches import Dense, dense_of, sampled
 
 ROWS_PER_EXAMPLE = 16  # positions of an image, tokens of a text; more adds next to nothing
 PATCHES_PER_EXAMPLE = 32  # of layers with up to 1024 inputs per output, fewer of larger ones
@@ -192,14 +192,6 @@ def calibrate(
         seen.moments,
         examples,
     )
-
-
-def sampled(rows: int, limit: int, generator: torch.Generator) -> Tensor | None:
-    """`limit` of so many rows, one at random out of each stretch of them; None if all fit."""
-    if rows <= limit:
-        return None
-    offsets = torch.rand(limit, generator=generator, dtype=torch.float64)
-    return ((torch.arange(limit) + offsets) * (rows / limit)).long().clamp(max=rows - 1)
 
 
 def check_finite(outputs: Iterable[Tensor], number: int) -> None:

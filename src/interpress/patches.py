@@ -47,10 +47,7 @@ class Dense:
         else:
             places = operand.numel() // operand.shape[-1]
             wanted = rows
-        if wanted >= places:
-            return None
-        offsets = torch.rand(wanted, generator=generator, dtype=torch.float64)
-        return ((torch.arange(wanted) + offsets) * (places / wanted)).long().clamp(max=places - 1)
+        return sampled(places, wanted, generator)
 
     def _spans(self, sizes: tuple[int, ...]) -> list[int]:
         """How many output positions there are along every spatial dim."""
@@ -96,6 +93,14 @@ class Dense:
         groups = operand.shape[1] // self.shape[1]  # fewer than captured where channels left
         patches = patches.reshape(batch, groups, -1, len(at), len(taps[0]))
         return patches.permute(0, 3, 1, 2, 4).reshape(batch * len(at), groups, -1)
+
+
+def sampled(rows: int, limit: int, generator: torch.Generator) -> Tensor | None:
+    """`limit` of so many rows, one at random out of each stretch of them; None if all fit."""
+    if rows <= limit:
+        return None
+    offsets = torch.rand(limit, generator=generator, dtype=torch.float64)
+    return ((torch.arange(limit) + offsets) * (rows / limit)).long().clamp(max=rows - 1)
 
 
 def dense_of(
