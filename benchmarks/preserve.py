@@ -236,12 +236,13 @@ def latency(task: Task) -> Iterator[Row]:
         calibration, judging = task.split(0)
         model = task.network(name)
         analysis = interpress.analyze(model, calibration)
-        example = Example((calibration[:100].to(task.device),))
+        example = Example((task.test.images[: task.options.batch].to(task.device),))
         for round_to in (1, 8, 16):
             result = analysis.compress(flops=0.5, round_to=round_to)
             ratio = statistics.median(latency_ratio(result.model, model, example) for _ in range(3))
             row = _agreement(model, result, judging)
-            about = {"network": name, "round_to": round_to, "latency": ratio}
+            about = {"network": name, "batch": task.options.batch, "round_to": round_to}
+            about["latency"] = ratio
             yield {**about, "flops": row["flops"], "agreement": row["agreement"]}
 
 
@@ -341,6 +342,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--train-limit", type=int, default=None)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--recompute", action="store_true", help="cost: also the literal loop")
+    parser.add_argument("--batch", type=int, default=100, help="latency: images at once")
     parser.add_argument("--suffix", default="", help="appended to the names of the result files")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)

@@ -99,5 +99,6 @@ def _refit(
     count = max(16, int(memory * 2**30) // max(1, _HELD_AT_ONCE * largest))
     total = knowledge.fit_examples
     examples = knowledge.data().sample("fit", min(count, total), total, seed)
-    with places.job("refitting", len(spaces.graph.nodes)) as advance:
-        return refit(cut, plain, examples, seed=seed, done=lambda: advance(1))
+    operators = sum(node.op == "call_function" for node in spaces.graph.nodes)
+    with places.job("refitting", operators) as advance:
+        return refit(cut, plain, examples, seed=seed, done=advance)

@@ -21,9 +21,9 @@ from interpress.linalg.stream import FactorStream
 from interpress.patches import Dense, dense_of, sampled
 
 ROWS_PER_EXAMPLE = 16  # positions of an image, tokens of a text; more adds next to nothing
-PATCHES_PER_EXAMPLE = 32  # of layers with up to 1024 inputs per output, fewer of larger ones
-LARGEST_PATCH = 2304  # inputs per output beyond which channels stand for patches
+LARGEST_PATCH = 2048  # inputs per output; of larger kernels, each channel's principal parts
 _EXAMPLES_FOR_ENERGY = 8  # of every batch
+_EXACT = torch.float64
 
 
 @dataclass
@@ -36,6 +36,8 @@ class Moments:
     rows: int
     origin: Tensor | None = None
     """What rows are counted from: the mean of the first batch, so that nothing cancels later."""
+    basis: Tensor | None = None
+    """(channels, kernel, parts) where kernels are large: what rows see of a channel's patch."""
 
     @classmethod
     def empty(cls, size: int, dtype: torch.dtype, device: torch.device) -> Moments:
@@ -48,7 +50,9 @@ class Moments:
 
     def add(self, X: Tensor) -> None:
         """More rows (rows, size)."""
-        X = X.to(self.gram.dtype)
+        if self.basis is not None:
+            apart = X.reshape(len(X), *self.basis.shape[:2])
+            X = torch.einsum("rck,ckp->rcp", apart, self.basis).flatten(1)
         if self.origin is None:
             self.origin = X.mean(0)
         X = X - self.origin
@@ -128,6 +132,7 @@ class _Pass:
         self.taps = shrinkable_taps(spaces)
         self.streams = {tap.name: FactorStream(tap.size) for tap in self.taps}
         self.moments: dict[str, Moments] = {}
+        self.totals: dict[str, Tensor] = {}
         self.energies: dict[str, Energy] = {}
         self._sites = by_node(self.taps)
         self._dense = dense_readers(spaces, self.taps)
@@ -145,9 +150,14 @@ class _Pass:
         for tap, site in self._sites.get(node, ()):
             operand = operand_of(node, args, kwargs, site)
             at = sampled(tap.rows(operand, site), ROWS_PER_EXAMPLE * self.examples, self._sampler)
-            self.streams[tap.name].add(tap.columns(operand, site, at))
+            rows = tap.columns(operand, site, at)
+            self.streams[tap.name].add(rows)
             dense = self._dense.get(tap.name)
-            if self._patches and dense is not None and _small_enough(dense):
+            if not self._patches or dense is None or dense.groups > 1:
+                continue
+            if _reads_rows(tap, dense):
+                self.totals[tap.name] = self.totals.get(tap.name, 0) + rows.sum(0, dtype=_EXACT)
+            elif 2 * dense.shape[1] <= LARGEST_PATCH:
                 self._add_patches(tap.name, dense, operand)
         return args, kwargs
 
@@ -157,17 +167,29 @@ class _Pass:
             self.energies[name].add(value, channel)
 
     def _add_patches(self, name: str, dense: Dense, operand: Tensor) -> None:
-        each = PATCHES_PER_EXAMPLE * 1024 // max(dense.unknowns, 1024)
-        at = dense.positions(operand, each * self.examples, self._sampler)
+        each = ROWS_PER_EXAMPLE * 1280 // max(dense.unknowns, 1280)
+        at = dense.positions(operand, max(each, 10) * self.examples, self._sampler)
         X = dense.inputs(operand, at)[:, 0]
+        X = X.to(torch.promote_types(X.dtype, torch.float32))
         if name not in self.moments:
-            dtype = torch.float64 if X.dtype == torch.float64 else torch.float32
-            self.moments[name] = Moments.empty(X.shape[1], dtype, X.device)
+            basis = _principal(X, dense) if dense.unknowns > LARGEST_PATCH else None
+            size = dense.unknowns if basis is None else basis.shape[0] * basis.shape[2]
+            self.moments[name] = Moments.empty(size, X.dtype, X.device)
+            self.moments[name].basis = basis
         self.moments[name].add(X)
 
 
-def _small_enough(dense: Dense) -> bool:
-    return dense.groups == 1 and dense.unknowns <= LARGEST_PATCH
+def _principal(X: Tensor, dense: Dense) -> Tensor:
+    """Per channel, the directions in which the patches of a first batch are largest."""
+    apart = X.reshape(len(X), dense.shape[1], -1)
+    vectors = torch.linalg.eigh(torch.einsum("rck,rcl->ckl", apart, apart)).eigenvectors
+    return vectors[:, :, -(LARGEST_PATCH // dense.shape[1]) :]
+
+
+def _reads_rows(tap: Tap, dense: Dense) -> bool:
+    """Whether a patch is a row of the tap, as for linear layers and 1 x 1 convolutions."""
+    own = torch.arange(tap.size)
+    return dense.unknowns == tap.size and torch.equal(tap.absorbers[0].column, own)
 
 
 def calibrate(
@@ -186,12 +208,11 @@ def calibrate(
         check_finite(spaces.graph.run(example, watch=seen.watch, see=seen.see), number)
         examples += seen.examples
         done(seen.examples)
-    return Statistics(
-        {tap.name: _apart(seen.streams[tap.name].factor(), tap) for tap in seen.taps},
-        {name: energy.variance for name, energy in seen.energies.items()},
-        seen.moments,
-        examples,
-    )
+    factors = {tap.name: _apart(seen.streams[tap.name].factor(), tap) for tap in seen.taps}
+    for name, total in seen.totals.items():
+        seen.moments[name] = Moments(factors[name].G, total, factors[name].rows)
+    energies = {name: energy.variance for name, energy in seen.energies.items()}
+    return Statistics(factors, energies, seen.moments, examples)
 
 
 def check_finite(outputs: Iterable[Tensor], number: int) -> None:

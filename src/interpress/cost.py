@@ -8,6 +8,7 @@ Activation memory counts the output of every operator that makes new data, once,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -241,7 +242,6 @@ def dim_size(value: Value, dim: int, membership: Membership, spaces: Spaces) -> 
         return ((length, ()),)
     line = layer.labels.movedim(dim, -1).reshape(-1, length)[0]
     space, head = membership.space[line], membership.head_space[line]
-    counts: dict[tuple[int, ...], int] = {}
     shrinks = {
         index: _runs_along(spaces[index].cells, membership.unit[line[space == index]])
         for index in space.unique().tolist()
@@ -252,11 +252,12 @@ def dim_size(value: Value, dim: int, membership: Membership, spaces: Spaces) -> 
         for index in head.unique().tolist()
         if index >= 0
     }
-    for own, whole in zip(space.tolist(), head.tolist(), strict=True):
+    counts: dict[tuple[int, ...], int] = {}
+    for (own, whole), count in Counter(zip(space.tolist(), head.tolist(), strict=True)).items():
         key = tuple(
             index for index, counted in ((own, shrinks), (whole, several)) if counted.get(index)
         )
-        counts[key] = counts.get(key, 0) + 1
+        counts[key] = counts.get(key, 0) + count
     return tuple((count, key) for key, count in counts.items())
 
 

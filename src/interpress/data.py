@@ -75,6 +75,18 @@ class Calibration:
                 f"{HOLD_EVERY} is held out"
             )
 
+    def gathered(self, part: Part) -> Iterator[Example]:
+        """The same in batches of about the usual size, however few of a batch are in the part."""
+        waiting: list[Example] = []
+        for example in self.batches(part):
+            full = sum(map(batch_size, waiting)) >= BATCH
+            if waiting and (full or not _alike(waiting[0], example)):
+                yield merged(waiting)
+                waiting = []
+            waiting.append(example)
+        if waiting:
+            yield merged(waiting)
+
     def size(self) -> int | None:
         """How many batches there are, if that is known without reading them."""
         length = getattr(self._source, "__len__", None)
@@ -196,6 +208,24 @@ def merged(examples: list[Example]) -> Example:
     leaves = [joined(*column) for column in zip(*(leaves for leaves, _ in trees), strict=True)]
     args, kwargs = pytree.tree_unflatten(leaves, trees[0][1])
     return Example(args, kwargs)
+
+
+def _alike(one: Example, other: Example) -> bool:
+    """Whether two batches differ in nothing but their examples, and how many they are."""
+
+    def looks(example: Example) -> list[Any]:
+        size = batch_size(example)
+        leaves = pytree.tree_leaves((example.args, dict(example.kwargs)))
+        return [
+            (leaf.shape[1:] if leaf.ndim and leaf.shape[0] == size else None, leaf.dtype)
+            if isinstance(leaf, Tensor)
+            else leaf
+            for leaf in leaves
+        ]
+
+    mine, theirs = looks(one), looks(other)
+    shared = any(isinstance(look, tuple) and look[0] is None for look in mine)
+    return not shared and mine == theirs
 
 
 def as_example(raw: Any, model: nn.Module, number: int = 0) -> Example:

@@ -73,18 +73,17 @@ class Knowledge:
     def losses(self, method: Method, places: Bars) -> dict[str, Tensor]:
         """Per space, the predicted loss at every width."""
         orders = self.orders(method.selection, places)
+        if method.allocation in ("constant", "iterative"):  # the paper's own, and free
+            return {name: allocate.decreasing(order.proxy) for name, order in orders.items()}
         curves = {name: allocate.decreasing(order.errors) for name, order in orders.items()}
         if method.allocation != "measured":
             return curves
         if method.selection not in self.effects:
             self.effects[method.selection] = self._measured(orders, places)
         effects = self.effects[method.selection]
-        plain = {
-            name: allocate.decreasing(profile.squared_errors(orders[name].units))
-            for name, profile in self.profiles.items()
-        }
         return {
-            name: curve * factor_of(plain[name], effects[name]) for name, curve in curves.items()
+            name: curve * factor_of(self.profiles[name], orders[name], effects[name])
+            for name, curve in curves.items()
         }
 
     def problem(
@@ -114,7 +113,7 @@ class Knowledge:
         """Agreement of smaller networks with the original on held-out examples."""
         tallies = [Tally(self.judge) for _ in smaller]
         doubt = count = 0.0
-        for example in self.data().batches("held"):
+        for example in self.data().gathered("held"):
             reference = output_of(self.model, example, self.judge.place)
             for tally, network in zip(tallies, smaller, strict=True):
                 tally.add(reference, output_of(network, example, self.judge.place))

@@ -35,8 +35,11 @@ def save_analysis(knowledge: Knowledge, seed: int, path: str | os.PathLike[str])
         tensors[f"{form}:{name}"] = getattr(factor, form)
         factors[name] = [form, factor.rows, factor.floor]
     for name, own in seen.moments.items():
-        tensors[f"patches:{name}"], tensors[f"total:{name}"] = own.gram, own.total
-        tensors[f"origin:{name}"] = own.origin if own.origin is not None else own.total
+        tensors[f"total:{name}"] = own.total
+        if own.origin is not None:  # else they are those of the factor
+            tensors[f"patches:{name}"], tensors[f"origin:{name}"] = own.gram, own.origin
+        if own.basis is not None:
+            tensors[f"basis:{name}"] = own.basis
         moments[name] = own.rows
     record = {
         "seed": seed,
@@ -107,15 +110,16 @@ def _statistics(
         name: RFactor(rows, floor, **{form: tensors[f"{form}:{name}"].to(device)})
         for name, (form, rows, floor) in record["factors"].items()
     }
-    moments = {
-        name: Moments(
-            tensors[f"patches:{name}"].to(device),
-            tensors[f"total:{name}"].to(device),
-            rows,
-            tensors[f"origin:{name}"].to(device),
-        )
-        for name, rows in record["moments"].items()
-    }
+
+    def read(kind: str, name: str) -> Tensor | None:
+        return tensors[f"{kind}:{name}"].to(device) if f"{kind}:{name}" in tensors else None
+
+    moments = {}
+    for name, rows in record["moments"].items():
+        own = read("patches", name)
+        gram = factors[name].G if own is None else own
+        total = tensors[f"total:{name}"].to(device)
+        moments[name] = Moments(gram, total, rows, read("origin", name), read("basis", name))
     return Statistics(factors, dict(record["energies"]), moments, int(record["examples"]))
 
 

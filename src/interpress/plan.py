@@ -10,12 +10,10 @@ from torch import Tensor
 
 from interpress.graph.spaces import Spaces
 from interpress.graph.taps import Tap
-from interpress.linalg.factor import RFactor
+from interpress.linalg.factor import RFactor, safe_cholesky
 from interpress.linalg.ordering import Interpolation, Ordering
 from interpress.linalg.orderings import order_as_given
 from interpress.surgery import Cut
-
-_SAFE = 1e-4  # how far apart the pivots of a Gram matrix may be for it to be solved directly
 
 
 @dataclass(frozen=True)
@@ -54,9 +52,8 @@ def _interpolation(factor: RFactor, columns: Tensor, tap: Tap) -> Tensor:
     """`inverse(G_kk) @ G_k:` where that is safe, else by way of an ordering."""
     index = columns.to(factor.device)
     rows = factor.G[index]
-    lower, failed = torch.linalg.cholesky_ex(rows[:, index])
-    pivots = lower.diagonal()
-    if int(failed) == 0 and float(pivots.min()) > _SAFE * float(pivots.max()):
+    lower = safe_cholesky(rows[:, index])
+    if lower is not None:
         T = torch.cholesky_solve(rows, lower)
         T[:, index] = torch.eye(len(index), dtype=T.dtype, device=T.device)
     else:

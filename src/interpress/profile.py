@@ -14,7 +14,7 @@ from interpress.graph.following import arguments_of, batch_norm_after
 from interpress.graph.spaces import ChannelSpace, Spaces
 from interpress.graph.taps import Absorber, Tap
 from interpress.linalg.elimination import Reader
-from interpress.linalg.factor import RFactor
+from interpress.linalg.factor import RFactor, safe_cholesky
 from interpress.linalg.ordering import Ordering
 from interpress.linalg.orderings import order_as_given
 
@@ -48,10 +48,25 @@ class Reading:
         """What an error of this reading is relative to: what its output becomes, or is."""
         return self.effect if self.outcome is None else self.outcome * self.factor.rows
 
+    def columns(self, units: Tensor) -> Tensor:
+        """The columns of some units, in their order."""
+        spread = units[:, None] * self.per_unit + torch.arange(self.per_unit)
+        return spread.reshape(-1).to(self.factor.device)
+
     def ordering(self, units: Tensor) -> Ordering:
         """The columns in the order of their units."""
-        spread = units[:, None] * self.per_unit + torch.arange(self.per_unit)
-        return order_as_given(self.factor, spread.reshape(-1).to(self.factor.device))
+        return order_as_given(self.factor, self.columns(units))
+
+    def squared_error(self, units: Tensor, width: int) -> float:
+        """`||(Z - Z[:, kept] @ T) @ U||_F ** 2` with the first units kept."""
+        kept, rest = self.columns(units[:width]), self.columns(units[width:])
+        G = self.factor.G
+        lower = safe_cholesky(G[kept][:, kept])
+        if lower is None:
+            return float(self.ordering(units).weighted_tails(self.H)[len(kept)]) ** 2
+        side = torch.linalg.solve_triangular(lower, G[kept][:, rest], upper=False)
+        left = torch.addmm(G[rest][:, rest], side.T, side, alpha=-1)  # Schur complement
+        return max(float((left * self.H[rest][:, rest]).sum()), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +107,10 @@ class Profile:
                 total += tails.cpu().square() / reading.energy
         return total
 
+    def squared_error(self, units: Tensor, width: int) -> float:
+        """The same at one width alone, which costs far less."""
+        return sum(r.squared_error(units, width) / r.energy for r in self.readings if r.energy > 0)
+
     @property
     def rows(self) -> int:
         """How many rows were measured where they were fewest."""
@@ -105,7 +124,8 @@ def profiles_of(spaces: Spaces, seen: Statistics) -> dict[str, Profile]:
     found = {}
     for space in spaces.shrinkable:
         readings = [
-            _reading(spaces, space, name, seen, partial(weights, name)) for name in space.taps
+            _reading(spaces, space, name, seen, partial(weights, name), parameters)
+            for name in space.taps
         ]
         found[space.name] = Profile(space, tuple(r for r in readings if r is not None))
     return found
@@ -123,7 +143,12 @@ def columns_of(spaces: Spaces, space: ChannelSpace, tap: Tap) -> Tensor:
 
 
 def _reading(
-    spaces: Spaces, space: ChannelSpace, name: str, seen: Statistics, weigh: Callable[[], Tensor]
+    spaces: Spaces,
+    space: ChannelSpace,
+    name: str,
+    seen: Statistics,
+    weigh: Callable[[], Tensor],
+    parameters: Mapping[str, Tensor],
 ) -> Reading | None:
     factor = seen.factors[name]
     units = columns_of(spaces, space, spaces.taps[name])
@@ -139,7 +164,7 @@ def _reading(
         assert factor.root is not None
         part = RFactor(factor.rows, factor.floor, root=factor.root[:, own])
     outcome = seen.energies.get(name) or None
-    patches = _patches(spaces, spaces.taps[name], units, seen, spaces.graph.parameters())
+    patches = _patches(spaces, spaces.taps[name], units, seen, parameters)
     here = own.cpu()
     return Reading(name, part, lambda: weigh()[here][:, here], per_unit, outcome, patches)
 
@@ -163,7 +188,10 @@ def _patches(
         weight = weight * norm.scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
     if moments is None:
         return _channels(absorber, weight, units, seen.factors[tap.name], energy)
-    W = weight.to(moments.gram.dtype).reshape(len(weight), -1)
+    W = weight.to(torch.promote_types(weight.dtype, torch.float32)).flatten(1)
+    if moments.basis is not None:
+        apart = W.reshape(len(W), *moments.basis.shape[:2])
+        W = torch.einsum("ock,ckp->ocp", apart, moments.basis.to(W)).flatten(1)
     column = absorber.column.repeat_interleave(W.shape[1] // len(absorber.column))
     unit = torch.where(column >= 0, units[column.clamp(min=0)], -1)
     counts = torch.bincount(unit[unit >= 0])
@@ -173,7 +201,7 @@ def _patches(
     blocks = inputs[: int(counts.sum())].reshape(len(counts), -1)
     shifts = norm is not None or arguments_of(node).get("bias") is not None
     G = moments.centred() if shifts else moments.whole()
-    return Reader(G, W.T, blocks, energy * moments.rows)
+    return Reader(G.to(W), W.T, blocks, energy * moments.rows)
 
 
 def _channels(

@@ -19,7 +19,7 @@ from torch import Tensor, fx, nn
 from interpress.errors import DataError
 from interpress.graph.capture import capture
 from interpress.graph.following import Following, arguments_of, family, following, weight_name
-from interpress.graph.graph import Example, Graph, captured_name, evaluate, writes
+from interpress.graph.graph import Example, Graph, captured_name, evaluate, fixed_size, writes
 from interpress.patches import CONVOLUTIONS, Dense, dense_of
 from interpress.regression import Regression
 from interpress.surgery import Cut, copied
@@ -27,8 +27,8 @@ from interpress.verify import outputs
 
 _ROWS = 16384  # for few unknowns; fewer for more, but
 _LEAST_ROWS = 7168  # and one per unknown
-_WORK = 25_000_000  # rows times unknowns
-_ROWS_GROUPED = 1024
+_WORK = 6_000_000  # rows times unknowns
+_ROWS_GROUPED = 2048
 
 
 @dataclass
@@ -47,7 +47,7 @@ def refit(
     examples: Sequence[Example],
     *,
     seed: int = 0,
-    done: Callable[[], None] = lambda: None,
+    done: Callable[[int], None] = lambda operators: None,
 ) -> Refit:
     """New weights for a smaller network, from a few batches that are all held at once."""
     full = cut.spaces.graph
@@ -55,11 +55,9 @@ def refit(
     if not _same_operators(full, small):
         return Refit(skipped="the smaller network runs other operators than the original")
     walk = _Walk(cut, full, small, examples, seed)
-    for node, twin in zip(full.nodes, small.nodes, strict=True):
-        if node.op == "output":
-            break
-        walk.step(node, twin)
-        done()
+    for stretch in walk.stretches():
+        walk.go(stretch)
+        done(len(stretch))
     return walk.result
 
 
@@ -93,98 +91,204 @@ def refitted(smaller: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
     return copied(smaller, {name: w.to(named[name]) for name, w in weights.items()})
 
 
+class _Side:
+    """One of the two networks, at work on a list of batches."""
+
+    def __init__(self, graph: Graph, examples: Sequence[Example]) -> None:
+        self.graph = graph
+        self.weights = graph.parameters()
+        self.values: list[dict[fx.Node, Any]] = [{} for _ in examples]
+        self._fixed: dict[fx.Node, Any] = {}
+        self._last = graph.last_use()
+        inputs = [graph.flat_inputs(example) for example in examples]
+        for node in graph.nodes:
+            if node.op == "get_attr":
+                self._fixed[node] = node.meta["attribute"]
+            elif node.op == "placeholder":
+                name = captured_name(node)
+                if name in graph.weights:
+                    self._fixed[node] = self.weights[graph.weights[name]]
+                elif name in graph.constants:
+                    self._fixed[node] = graph.constants[name]
+                else:
+                    place = graph.inputs.index(name)
+                    for own, leaves in zip(self.values, inputs, strict=True):
+                        own[node] = leaves[place]
+
+    def arguments(self, node: fx.Node, batch: int) -> Any:
+        """What an operator is called with."""
+        own, fixed = self.values[batch], self._fixed
+        return fx.node.map_arg((node.args, node.kwargs), lambda n: own[n] if n in own else fixed[n])
+
+    def run(self, node: fx.Node, batch: int, shared: set[fx.Node]) -> Any:
+        """Run one operator; `shared` are values that the other network has too."""
+        args, kwargs = self.arguments(node, batch)
+        args, kwargs = own_groups(node, args, kwargs)
+        if writes(node):  # not into a value that the other network shares
+            args = tuple(
+                arg.clone() if isinstance(arg, Tensor) and own in shared else arg
+                for arg, own in zip(args, node.args, strict=True)
+            )
+        value = self.values[batch][node] = evaluate(node, args, kwargs)
+        return value
+
+    def forget(self, node: fx.Node, batch: int) -> None:
+        """Drop what nothing needs after a node."""
+        for done in self._last.get(node, ()):
+            self.values[batch].pop(done, None)
+
+    def set(self, name: str, value: Tensor) -> Tensor:
+        """Replace a weight; returns it in the weight's own type."""
+        value = self.weights[name] = value.to(self.weights[name])
+        for node in self._fixed:
+            if node.op == "placeholder" and self.graph.weights.get(captured_name(node)) == name:
+                self._fixed[node] = value
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class _Layer:
+    """A dense layer to refit."""
+
+    twin: fx.Node
+    dense: Dense
+    kept: Tensor
+    """Which outputs of the full layer it has."""
+    after: tuple[Following, Following]
+    others: tuple[fx.Node, fx.Node] | None
+    """What is added to its output, in both networks, where that is known by then."""
+
+
 class _Walk:
-    """Both networks, node by node, over a list of batches."""
+    """Both networks side by side, from one layer to the next, over a list of batches."""
 
     def __init__(
         self, cut: Cut, full: Graph, small: Graph, examples: Sequence[Example], seed: int
     ) -> None:
-        self.cut, self.full, self.small = cut, full, small
+        self.cut, self.full, self.small = cut, _Side(full, examples), _Side(small, examples)
         self.result = Refit()
+        self._batches = range(len(examples))
         self._generator = torch.Generator().manual_seed(seed)
-        self._weights = {"full": full.parameters(), "small": small.parameters()}
-        self._inputs = {
-            "full": [full.flat_inputs(example) for example in examples],
-            "small": [small.flat_inputs(example) for example in examples],
-        }
-        self._full: dict[fx.Node, list[Any]] = {}
-        self._small: dict[fx.Node, list[Any]] = {}
-        self._last = full.last_use(), small.last_use()
-        self._same: set[fx.Node] = set()
         self._uses = _uses(small)
+        self._alike: set[fx.Node] = set()  # nodes of either whose values are the same in both
+        for node, twin in zip(full.nodes, small.nodes, strict=True):
+            if self._is_alike(node):
+                self._alike |= {node, twin}
 
-    def step(self, node: fx.Node, twin: fx.Node) -> None:
-        """Run one operator in both networks, and refit it in the small one first."""
-        self._full[node] = self._run(node, "full")
-        if self._is_same(node):
-            self._same.add(node)
-            self._small[twin] = self._full[node]
-        else:
-            dense = dense_of(self.small, twin, self._weights["small"])
-            if dense is not None and self._uses.get(dense.weight, 0) == 1:
-                self._refit(node, twin, dense)
-            self._small[twin] = self._run(twin, "small")
-        for values, last, at in zip(
-            (self._full, self._small), self._last, (node, twin), strict=True
-        ):
-            for done in last.get(at, ()):
-                values.pop(done, None)
-
-    def _is_same(self, node: fx.Node) -> bool:
+    def _is_alike(self, node: fx.Node) -> bool:
         if node.op == "placeholder":
-            return self.full.weights.get(captured_name(node)) not in self.cut.weights
-        return all(operand in self._same for operand in node.all_input_nodes)
+            return self.full.graph.weights.get(captured_name(node)) not in self.cut.weights
+        return all(operand in self._alike for operand in node.all_input_nodes)
 
-    def _run(self, node: fx.Node, which: str) -> list[Any]:
-        count = len(self._inputs[which])
-        graph = self.full if which == "full" else self.small
-        if node.op == "placeholder":
-            name = captured_name(node)
-            if name in graph.weights:
-                return [self._weights[which][graph.weights[name]]] * count
-            if name in graph.constants:
-                return [graph.constants[name]] * count
-            place = graph.inputs.index(name)
-            return [inputs[place] for inputs in self._inputs[which]]
-        if node.op == "get_attr":
-            return [node.meta["attribute"]] * count
-        return [self._evaluated(node, which, chunk) for chunk in range(count)]
+    def stretches(self) -> Iterator[list[tuple[fx.Node, fx.Node]]]:
+        """All operators of both networks, in stretches that begin with a layer to refit."""
+        stretch: list[tuple[fx.Node, fx.Node]] = []
+        for node, twin in zip(self.full.graph.nodes, self.small.graph.nodes, strict=True):
+            if node.op != "call_function":
+                continue
+            if stretch and self._dense(twin) is not None:
+                yield stretch
+                stretch = []
+            stretch.append((node, twin))
+        yield stretch
 
-    def _evaluated(self, node: fx.Node, which: str, chunk: int) -> Any:
-        args, kwargs = self._arguments(node, which, chunk)
-        if which == "small":
-            args, kwargs = own_groups(node, args, kwargs)
-        if writes(node):  # not into a value that the other network shares
-            args = tuple(
-                arg.clone() if isinstance(arg, Tensor) and own in self._same else arg
-                for arg, own in zip(args, node.args, strict=True)
-            )
-        return evaluate(node, args, kwargs)
+    def go(self, stretch: list[tuple[fx.Node, fx.Node]]) -> None:
+        """Run a stretch in the full network, refit its first layer, run it in the small one."""
+        layer = self._layer(*stretch[0])
+        rows = []
+        for batch in self._batches:
+            sampled = None if layer is None else self._inputs(layer, batch)
+            for node, twin in stretch:
+                value = self.full.run(node, batch, self._alike)
+                if node in self._alike:
+                    self.small.values[batch][twin] = value
+                if layer is not None and sampled is not None and twin is layer.twin:
+                    rows.append(self._wishes(layer, batch, value, *sampled))
+                self.full.forget(node, batch)
+        if layer is not None:
+            self._refit(layer, rows)
+        for batch in self._batches:
+            for _, twin in stretch:
+                if twin not in self._alike:
+                    self.small.run(twin, batch, self._alike)
+                self.small.forget(twin, batch)
 
-    def _arguments(self, node: fx.Node, which: str, chunk: int) -> Any:
-        values = self._full if which == "full" else self._small
-        return fx.node.map_arg((node.args, node.kwargs), lambda n: values[n][chunk])
+    def _dense(self, twin: fx.Node) -> Dense | None:
+        if twin in self._alike:
+            return None
+        dense = dense_of(self.small.graph, twin, self.small.weights)
+        return dense if dense is not None and self._uses.get(dense.weight, 0) == 1 else None
 
-    def _refit(self, node: fx.Node, twin: fx.Node, dense: Dense) -> None:
-        kept = _kept_outputs(self.cut, weight_name(self.full, arguments_of(node)["weight"]))
-        weight = self._weights["small"][dense.weight]
-        if kept is None:
-            kept = torch.arange(len(weight))
-        if len(kept) != len(weight):
-            return
-        bias = self._weights["small"].get(dense.bias or "")
+    def _layer(self, node: fx.Node, twin: fx.Node) -> _Layer | None:
+        dense = self._dense(twin)
+        if dense is None:
+            return None
+        kept = _kept_outputs(self.cut, weight_name(self.full.graph, arguments_of(node)["weight"]))
+        outputs = len(self.small.weights[dense.weight])
+        kept = torch.arange(outputs) if kept is None else kept
         after = (
-            following(self.full, node, self._weights["full"]),
-            following(self.small, twin, self._weights["small"]),
+            following(self.full.graph, node, self.full.weights),
+            following(self.small.graph, twin, self.small.weights),
         )
-        if (after[0].norm is None) != (after[1].norm is None):
-            return
-        rows = list(self._rows(node, twin, dense, kept, after))
+        if len(kept) != outputs or (after[0].norm is None) != (after[1].norm is None):
+            return None
+        return _Layer(twin, dense, kept, after, self._others(node, after))
+
+    def _others(
+        self, node: fx.Node, after: tuple[Following, Following]
+    ) -> tuple[fx.Node, fx.Node] | None:
+        """The other summand in both networks, where it is known by now and of the same shape."""
+        theirs, ours = after[0].other, after[1].other
+        full, small = self.full.values[0], self.small.values[0]
+        if theirs is None or ours is None or theirs not in full or ours not in small:
+            return None
+        shape, made = full[theirs].shape, node.meta["val"].shape
+        alike = len(shape) == len(made) and list(shape[1:]) == [fixed_size(n) for n in made[1:]]
+        return (theirs, ours) if alike else None
+
+    def _inputs(self, layer: _Layer, batch: int) -> tuple[Tensor | None, Tensor, Tensor | None]:
+        """Some rows of a batch: where, the inputs of the small layer, what is added to it."""
+        dense = layer.dense
+        fair = min(_ROWS, _WORK // dense.unknowns)
+        wanted = max(fair, _LEAST_ROWS + dense.unknowns) if dense.groups == 1 else _ROWS_GROUPED
+        (operand, *_), _ = self.small.arguments(layer.twin, batch)
+        at = dense.positions(operand, -(-wanted // len(self._batches)), self._generator)
+        added = None
+        if layer.others is not None:
+            added = dense.outputs(self.small.values[batch][layer.others[1]], at)
+        return at, dense.inputs(operand, at), added
+
+    def _wishes(
+        self,
+        layer: _Layer,
+        batch: int,
+        target: Tensor,
+        at: Tensor | None,
+        X: Tensor,
+        added: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same rows: inputs, what the output goes on to be in the full network, and what is
+        added to it in the small one."""
+        dense, kept = layer.dense, layer.kept.to(target.device)
+        wish = dense.outputs(target, at)[:, kept]
+        offset = torch.zeros_like(wish) if added is None else added
+        full, small = layer.after[0].norm, layer.after[1].norm
+        if full is not None and small is not None:
+            scale, shift = full.scale[layer.kept].to(wish), full.shift[layer.kept].to(wish)
+            wish = torch.addcmul(shift, wish, scale)
+            offset = offset + small.shift.to(wish)
+        if layer.others is not None:
+            wish = wish + dense.outputs(self.full.values[batch][layer.others[0]], at)[:, kept]
+        return X, wish, offset
+
+    def _refit(self, layer: _Layer, rows: list[tuple[Tensor, Tensor, Tensor]]) -> None:
+        dense, (theirs, ours) = layer.dense, layer.after
+        weight, bias = self.small.weights[dense.weight], self.small.weights.get(dense.bias or "")
         regression = Regression(
             *(torch.cat(parts) for parts in zip(*rows, strict=True)),
-            scale=None if after[1].norm is None else after[1].norm.scale,
-            relu=after[0].relu and after[1].relu,
-            shifts=bias is not None or after[1].norm is not None,
+            scale=None if ours.norm is None else ours.norm.scale,
+            relu=theirs.relu and ours.relu,
+            shifts=bias is not None or ours.norm is not None,
         )
         found = regression.solve(weight.reshape(len(weight), -1), bias)
         self.result.errors[dense.weight] = (found.before, found.after)
@@ -193,62 +297,12 @@ class _Walk:
         self._set(dense.weight, weight + found.change.reshape(weight.shape))
         if bias is not None and dense.bias is not None:
             self._set(dense.bias, bias + found.shift)
-        elif after[1].norm is not None:
-            mean = self._weights["small"][after[1].norm.running_mean]
-            self._set(after[1].norm.running_mean, mean - found.shift)
+        elif ours.norm is not None:
+            mean = self.small.weights[ours.norm.running_mean]
+            self._set(ours.norm.running_mean, mean - found.shift)
 
     def _set(self, name: str, value: Tensor) -> None:
-        value = value.to(self._weights["small"][name])
-        self._weights["small"][name] = value
-        self.result.weights[name] = value
-        for node in self.small.nodes:
-            mine = node in self._small and node.op == "placeholder"
-            if mine and self.small.weights.get(captured_name(node)) == name:
-                self._small[node] = [value] * len(self._inputs["small"])
-
-    def _rows(
-        self,
-        node: fx.Node,
-        twin: fx.Node,
-        dense: Dense,
-        kept: Tensor,
-        after: tuple[Following, Following],
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Per batch, sampled: inputs of the small layer, what its output goes on to be in the full
-        network, and what is added to it in the small one."""
-        chunks = len(self._full[node])
-        fair = min(_ROWS, _WORK // dense.unknowns)
-        wanted = max(fair, _LEAST_ROWS + dense.unknowns) if dense.groups == 1 else _ROWS_GROUPED
-        others = self._others(node, after)
-        for chunk in range(chunks):
-            (operand, *_), _ = self._arguments(twin, "small", chunk)
-            target = self._full[node][chunk]
-            at = dense.positions(operand, -(-wanted // chunks), self._generator)
-            X = dense.inputs(operand, at)
-            wish = dense.outputs(target, at)[:, kept.to(target.device)]
-            offset = torch.zeros_like(wish)
-            full, small = after[0].norm, after[1].norm
-            if full is not None and small is not None:
-                wish = wish * full.scale[kept].to(wish) + full.shift[kept].to(wish)
-                offset = offset + small.shift.to(wish)
-            if others is not None:
-                theirs, ours = self._full[others[0]][chunk], self._small[others[1]][chunk]
-                wish = wish + dense.outputs(theirs, at)[:, kept.to(target.device)]
-                offset = offset + dense.outputs(ours, at)
-            yield X, wish, offset
-
-    def _others(
-        self, node: fx.Node, after: tuple[Following, Following]
-    ) -> tuple[fx.Node, fx.Node] | None:
-        """The other summand in both networks, where it is known by now and of the same shape."""
-        theirs, ours = after[0].other, after[1].other
-        if theirs is None or ours is None:
-            return None
-        if theirs not in self._full or ours not in self._small:
-            return None
-        if self._full[theirs][0].shape != self._full[node][0].shape:
-            return None
-        return theirs, ours
+        self.result.weights[name] = self.small.set(name, value)
 
 
 def _same_operators(full: Graph, small: Graph) -> bool:

@@ -1,7 +1,7 @@
 """Ridge regression of what a layer should give on what it gets, aware of the ReLU that follows.
 
-With `y = X @ W.T + bias` and `z = scale * y + offset`, the loss is `||relu(z) - relu(wish)||`: if
-the wish is negative, any negative `z` is as good. Each round majorizes that loss by a least-squares
+With `z = scale * (X @ W.T + bias) + offset`, the loss is `||relu(z) - relu(wish)||`: if the wish is
+negative, any negative `z` is as good. Each round majorizes that loss by a least-squares
 problem with the same Gram matrix, so that rounds cost one product and one back-substitution.
 """
 
@@ -15,8 +15,8 @@ from torch import Tensor
 from interpress.linalg.factor import gram
 
 RIDGES = (3e-4, 3e-3, 3e-2, 3e-1)
-ROUNDS = 4
-RELAXATION = 1.7  # of all rounds but the first; below 2, so that the loss still falls
+ROUNDS = 2  # after the first
+RELAXATION = 1.7  # of these; below 2, so that the loss still falls
 _TINY = 1e-20  # below which a layer's inputs are constant, and only its shift can change
 _LARGE = 1024  # systems of more unknowns are solved in single precision
 
@@ -47,57 +47,61 @@ class Regression:
     ) -> None:
         self.groups = X.shape[1]
         self.X = X.movedim(0, 1)  # (groups, rows, unknowns)
-        self.wish, self.offset = self._apart(wish), self._apart(offset)
         ones = wish.new_ones(wish.shape[1]) if scale is None else scale.to(wish)
         tiny = ones.abs() < 1e-3 * ones.abs().mean()  # outputs that next to nothing comes of
         self.scale = self._apart(torch.where(tiny, 1.0, ones)[None])
-        self.alive = self._apart((~tiny).to(wish)[None])
+        self.alive = self._apart((~tiny).to(wish)[None]) if bool(tiny.any()) else None
         self.relu, self.shifts = relu, shifts
+        self.wish, self.offset = self._apart(wish.relu() if relu else wish), self._apart(offset)
+        # where the wish is negative, a residual is never positive
+        self.ceiling = self._apart(torch.where(wish > 0, torch.inf, 0.0)) if relu else None
 
     def solve(self, W0: Tensor, bias: Tensor | None) -> Solution:
         """The change of `W0` and bias. The last fifth of the rows chooses the ridge, and whether to
         change anything at all; then all rows are used."""
         W = W0.reshape(self.groups, -1, W0.shape[-1]).to(self.X)
-        y = self.X @ W.mT
+        z = torch.addcmul(self.offset, self.X @ W.mT, self.scale)
         if bias is not None:
-            y = y + bias.to(y).reshape(self.groups, 1, -1)
+            z += bias.to(z).reshape(self.groups, 1, -1) * self.scale
         rows = self.X.shape[1]
         fitted, judged = slice(0, max(1, rows - rows // 5)), slice(max(1, rows - rows // 5), rows)
-        before = self._loss(y[:, judged], judged)
-        best = (before, 0.0)
+        before = after = self._loss(z[:, judged], judged)
+        best: tuple[float, Tensor, Tensor] | None = None
         normal = _Normal(self.X[:, fitted], self.shifts)
-        sides = normal.sides(self._residual(y[:, fitted], fitted))
+        sides = normal.sides(self._residual(z[:, fitted], fitted))
         for ridge in RIDGES:
             change, shift = normal.solve(sides, ridge)
-            tried = y[:, judged] + self.X[:, judged] @ change + shift
-            best = min(best, (self._loss(tried, judged), ridge))
-        if best[1] == 0.0:
+            tried = (z[:, judged] + self.X[:, judged] @ change).add_(shift)
+            loss = self._loss(tried, judged)
+            if loss < after:
+                after, best = loss, (ridge, change, shift)
+        if best is None:
             return Solution(None, W0.new_zeros(len(W0)), before, before)
         normal = normal.plus(self.X[:, judged], self.X)
-        total, moved = torch.zeros_like(W.mT), torch.zeros_like(y[:, :1])
-        for turn in range(ROUNDS if self.relu else 1):
-            if turn:
-                y = y + self.X @ change + shift
-            sides = normal.sides(self._residual(y, slice(None)))
-            change, shift = normal.solve(sides, best[1], total)
-            if turn:
+        ridge, change, shift = best
+        total, moved = change, shift
+        for _ in range(ROUNDS if self.relu else 1):
+            z.baddbmm_(self.X, change).add_(shift)
+            sides = normal.sides(self._residual(z, slice(None)))
+            change, shift = normal.solve(sides, ridge, total)
+            if self.relu:
                 change, shift = RELAXATION * change, RELAXATION * shift
             total, moved = total + change, moved + shift
-        return Solution(total.mT.reshape(W0.shape).to(W0), moved.reshape(-1).to(W0), before, *best)
+        total, moved = (total / self.scale).mT.reshape(W0.shape), (moved / self.scale).reshape(-1)
+        return Solution(total.to(W0), moved.to(W0), before, after, ridge)
 
-    def _residual(self, y: Tensor, rows: slice) -> Tensor:
-        """How far `y` is from where its loss would vanish."""
-        z, wish = self.scale * y + self.offset[:, rows], self.wish[:, rows]
-        short = wish - z
-        if self.relu:
-            short = torch.where(wish > 0, short, -z.clamp(min=0))
-        return short * (self.alive / self.scale)
+    def _residual(self, z: Tensor, rows: slice) -> Tensor:
+        """How far `z` is from where its loss would vanish."""
+        short = self.wish[:, rows] - z
+        if self.ceiling is not None:
+            torch.minimum(short, self.ceiling[:, rows], out=short)
+        return short if self.alive is None else short.mul_(self.alive)
 
-    def _loss(self, y: Tensor, rows: slice) -> float:
-        z, wish = self.scale * y + self.offset[:, rows], self.wish[:, rows]
-        if self.relu:
-            z, wish = z.relu(), wish.relu()
-        return float(((z - wish) * self.alive).double().square().sum())
+    def _loss(self, z: Tensor, rows: slice) -> float:
+        short = (z.relu() if self.relu else z) - self.wish[:, rows]
+        if self.alive is not None:
+            short.mul_(self.alive)
+        return float(short.square_().sum(dtype=torch.float64))
 
     def _apart(self, values: Tensor) -> Tensor:
         """(rows, out) as (groups, rows, outputs of each)."""
@@ -130,7 +134,7 @@ class _Normal:
     def sides(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """The right-hand sides of a residual, and its mean."""
         mean = residual.mean(1, keepdim=True) if self.shifts else residual.new_zeros(1)
-        right = (self.X.mT @ (residual - mean)).to(self.gram)
+        right = (self.X.mT @ (residual - mean)).to(self.gram)  # X need not be centred as well
         return right, mean
 
     def solve(
@@ -145,10 +149,11 @@ class _Normal:
 
     def _factored(self, ridge: float) -> Tensor:
         if ridge not in self._lower:
-            eye = torch.eye(self.gram.shape[-1], dtype=self.gram.dtype, device=self.gram.device)
             extra = ridge
             while True:  # rounding can leave the Gram matrix a little short of definite
-                lower, failed = torch.linalg.cholesky_ex(self.gram + extra * self.size * eye)
+                system = self.gram.clone()
+                system.diagonal(dim1=-2, dim2=-1).add_(extra * self.size[:, :, 0])
+                lower, failed = torch.linalg.cholesky_ex(system)
                 if not bool(failed.any()):
                     break
                 extra = 10 * max(extra, 1e-3)

@@ -20,6 +20,7 @@ from interpress.judge import Judge
 from interpress.linalg.factor import RFactor
 from interpress.methods.registry import Order
 from interpress.plan import interpolations
+from interpress.profile import Profile
 from interpress.surgery import Cut
 
 SHARES = (0.5,)
@@ -54,15 +55,16 @@ def measure_effects(
     return found
 
 
-def factor_of(errors: Tensor, measured: list[tuple[int, float]]) -> float:
+def factor_of(profile: Profile, order: Order, measured: list[tuple[int, float]]) -> float:
     """How much more a space's error does to the outputs than its size says: one factor.
 
     A few examples measure it roughly, so it is drawn towards one, on the scale of factors.
     """
+    found = [(effect, profile.squared_error(order.units, width)) for width, effect in measured]
     logs = [
-        math.log(effect / float(errors[width]))
-        for width, effect in measured
-        if effect > 0 and float(errors[width]) > 0 and math.isfinite(effect)
+        math.log(effect / error)
+        for effect, error in found
+        if effect > 0 and error > 0 and math.isfinite(effect)
     ]
     return math.exp(POWER * sum(logs) / len(logs)) if logs else 1.0
 

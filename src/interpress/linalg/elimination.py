@@ -19,6 +19,7 @@ from torch import Tensor
 
 RIDGE = 1e-2  # of the mean diagonal: what a few thousand rows can tell, and no more
 _SHARE = 8  # one block in so many is dropped at a time,
+_GRAIN = 64  # or one in so many of all, if that is more,
 _POOL = 3  # out of so many times more,
 _COUPLED = 0.5  # no two of which are coupled more than this
 
@@ -55,7 +56,7 @@ def eliminate(readers: list[Reader], first: Tensor | None = None) -> tuple[Tenso
             part.drop(dropped[0], alive)
     while len(alive):
         growth = torch.stack([part.growth(alive) for part in parts]).sum(0)
-        at_once = max(1, len(alive) // _SHARE)
+        at_once = min(max(1, len(alive) // _SHARE, count // _GRAIN), len(alive))
         ranked = growth.argsort(stable=True)[: _POOL * at_once]
         chosen = ranked[_apart(parts, alive[ranked], at_once)]
         gone = alive[chosen]
@@ -91,6 +92,7 @@ class _Part:
 
     def __init__(self, A: Tensor, W: Tensor, blocks: Tensor, scale: float) -> None:
         self.A, self.W, self.blocks, self.scale = A, W, blocks, scale
+        self._dead = 0
 
     @classmethod
     def of(cls, reader: Reader) -> _Part:
@@ -119,6 +121,9 @@ class _Part:
     def growth(self, alive: Tensor) -> Tensor:
         """How much the error grows if one of these blocks is dropped."""
         own = self.blocks[alive]
+        if own.shape[1] == 1:
+            corner = self.A.diagonal()[own[:, 0]]
+            return self.W[own[:, 0]].square().sum(1) / corner * self.scale
         corners = self.A[own[:, :, None], own[:, None, :]]
         W = self.W[own]  # (blocks, inputs, outputs)
         solved = torch.cholesky_solve(W, torch.linalg.cholesky(corners))
@@ -132,17 +137,18 @@ class _Part:
         solved = torch.linalg.solve_triangular(lower, self.W[b], upper=False)
         self.W.addmm_(side.T, solved, alpha=-1)
         self.A.addmm_(side.T, side, alpha=-1)
-        self._compact(rest)
+        self._dead += len(b)
+        if 4 * self._dead >= len(self.A):
+            self._compact(rest)
         return float(solved.square().sum()) * self.scale
 
     def _compact(self, rest: Tensor) -> None:
-        """Forget dropped inputs once they are half of all, so that the rest goes faster."""
+        """Forget dropped inputs once they are many, so that the rest goes faster."""
         live = torch.ones(len(self.A), dtype=torch.bool, device=self.A.device)
         everything = torch.arange(len(self.blocks), device=self.A.device)
         dead = self.blocks[everything[~torch.isin(everything, rest)]].reshape(-1)
         live[dead[dead >= 0]] = False
-        if int(live.sum()) * 4 > 3 * len(self.A):
-            return
+        self._dead = 0
         place = torch.full((len(self.A),), -1, device=self.A.device)
         place[live] = torch.arange(int(live.sum()), device=self.A.device)
         self.A, self.W = self.A[live][:, live], self.W[live]

@@ -12,6 +12,7 @@ from interpress.errors import ArgumentError
 from interpress.linalg.precision import check_range, gram_floor, root_floor
 
 _PANELS = 4
+_SAFE = 1e-4  # how far apart the pivots of a Gram matrix may be for it to be solved directly
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +98,14 @@ def triangle(matrix: Tensor) -> Tensor:
     R = torch.linalg.qr(matrix, mode="r").R
     signs = torch.where(R.diagonal() < 0, -1.0, 1.0).to(R.dtype)
     return R * signs[:, None]
+
+
+def safe_cholesky(G: Tensor) -> Tensor | None:
+    """The lower factor of a Gram matrix, if that is far enough from singular to solve with."""
+    lower, failed = torch.linalg.cholesky_ex(G)
+    pivots = lower.diagonal()
+    fine = int(failed) == 0 and float(pivots.min()) > _SAFE * float(pivots.max())
+    return lower if fine else None
 
 
 def add_gram(total: Tensor, rows: Tensor, *, fresh: bool = False) -> None:

@@ -15,7 +15,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import torch
@@ -70,8 +70,12 @@ class Order:
 
     units: Tensor
     proxy: Tensor
-    errors: Tensor
-    """(size + 1,) relative squared error of what is read, with the first k units kept."""
+    _errors: Callable[[], Tensor]
+
+    @cached_property
+    def errors(self) -> Tensor:
+        """(size + 1,) relative squared error of what is read, with the first k units kept."""
+        return self._errors()
 
     def kept(self, k: int) -> Tensor:
         """The first k units, ascending."""
@@ -82,13 +86,19 @@ def order_of(profile: Profile, name: str) -> Order:
     """The order of one space by the selection of this name."""
     chosen = selections()[name](profile)
     units = _balanced(chosen.units.cpu(), profile.space.cells)
-    errors = profile.squared_errors(units) if chosen.errors is None else chosen.errors.cpu()
-    return Order(units, chosen.proxy.cpu(), errors)
+    known = chosen.errors
+    return Order(
+        units,
+        chosen.proxy.cpu(),
+        (lambda: profile.squared_errors(units)) if known is None else known.cpu,
+    )
 
 
 def _balanced(units: Tensor, cells: Tensor) -> Tensor:
     """The same order, taking equally often from every cell."""
     full = torch.bincount(cells)
+    if len(full) == 1:
+        return units
     taken = torch.zeros(len(full))
     rank = torch.empty(len(units))
     for place, unit in enumerate(units.tolist()):
