@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+EXTRAS_use := images
+EXTRAS_dev := dev
 
 .PHONY: help demo test check format lint types slow clean
 .DEFAULT_GOAL := help
@@ -10,8 +12,8 @@ PYTEST_ARGS ?=
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.demo  ## set up, then train, compress and compare a small network
-	@$(BIN)/python -m interpress.demo
+demo: $(VENV)/.use  ## set up, then compress a small trained network and write its report
+	@$(BIN)/interpress demo
 
 test: $(VENV)/.dev  ## set up, then run the tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -38,6 +40,6 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # One stamp per set of dependencies; a failed install leaves none, so the next run tries again.
-$(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[$*]"
+$(VENV)/.use $(VENV)/.dev: $(VENV)/.%: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS_$*)]"
 	@touch $@

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,19 +24,9 @@ from interpress.methods.registry import Method, method_of
 from interpress.progress import Bars, bars
 from interpress.recompute import recomputed
 from interpress.result import Result
+from interpress.tradeoff import Point, path_of, trade_off
 
 _PROBES = 7  # of an agreement or latency search
-
-
-@dataclass(frozen=True)
-class Point:
-    """One point of a trade-off: what is left, and the loss predicted there."""
-
-    flops: float
-    params: float
-    loss: float
-    """Summed over spaces; zero for the whole network. Compare points, not networks."""
-    widths: Mapping[str, int]
 
 
 class Analysis:
@@ -104,20 +93,7 @@ class Analysis:
         chosen = method_of(method).with_parts(selection, allocation, None)
         limits = checked_limits(round_to, min_width)
         with bars(progress) as places:
-            problem = self._knowledge.problem(chosen, "flops", limits, places)
-            path = list(path_of(problem, chosen.allocation, 0.05))
-        keep = sorted({round(i * (len(path) - 1) / max(points - 1, 1)) for i in range(points)})
-        parameters = self.spaces.cost.meter("params")
-        whole = problem.meter.total({}), parameters.total({})
-        return [
-            Point(
-                problem.meter.total(path[i]) / whole[0],
-                parameters.total(path[i]) / whole[1],
-                problem.loss(path[i]),
-                path[i],
-            )
-            for i in keep
-        ]
+            return trade_off(self._knowledge, chosen, limits, points, places)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was measured to one safetensors file; calibration data stay out of it."""
@@ -164,15 +140,6 @@ def check_memory(memory: float) -> None:
     """Refuse a bound that is none."""
     if not is_number(memory) or not 0 < memory < math.inf:
         raise ArgumentError(f"memory={memory!r}; give the GiB that a refit may hold, as in 1.0")
-
-
-def path_of(problem: Problem, allocation: str, step: float) -> Iterator[Widths]:
-    """The widths an allocation goes through, from the whole network down."""
-    if allocation == "constant":
-        return allocate.constant_path(problem)
-    if allocation == "iterative":
-        return allocate.iterative_path(problem, step)
-    return allocate.marginal_path(problem)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,11 +191,9 @@ class _Job:
         return self._wrapped(self._build(widths, places), widths)
 
     def _wrapped(self, built: Built, widths: Widths, latency: float | None = None) -> Result:
-        known = self.knowledge
         return Result(
-            self.budget, self.method, known.spaces, widths, built,
-            known.seen.factors, self.seed, latency,
-        )  # fmt: skip
+            self.budget, self.method, self.knowledge, widths, built, self.seed, self.limits, latency
+        )
 
     def _search(self, problem: Problem, places: Bars) -> Result:
         """The fewest FLOPs that hold the budget, by bisection along the allocation's path."""
@@ -251,9 +216,14 @@ class _Job:
                 advance(1)
         if best is None:
             extreme = max(seen) if self.budget.kind == "agreement" else min(seen)
+            remedy = (
+                "or give more calibration data"
+                if self.budget.kind == "agreement"
+                else "or calibrate in larger batches, if small ones are bound by overhead"
+            )
             raise ArgumentError(
                 f"{self.budget} cannot be held: the nearest of {_PROBES} smaller networks reached "
-                f"{extreme:.4g}; ask for less, exclude fewer layers, or give more calibration data"
+                f"{extreme:.4g}; ask for less, exclude fewer layers, {remedy}"
             )
         return best[0]
 

@@ -28,21 +28,15 @@ from interpress.surgery import copied
 if TYPE_CHECKING:
     from interpress.result import Result
 
-WEIGHTS, PLAN = "weights.safetensors", "plan.json"
+WEIGHTS, PLAN, PAGE = "weights.safetensors", "plan.json", "report.html"
 _KIND = "compressed-network"
 
 
-def save_result(result: Result, folder: str | os.PathLike[str], overwrite: bool) -> None:
+def save_result(
+    result: Result, folder: str | os.PathLike[str], overwrite: bool, page: str | None = None
+) -> None:
     """Write a result beside its place, then move it there."""
-    target = Path(os.path.realpath(folder))  # through a link, not over it
-    if target.exists() and not target.is_dir():
-        raise StorageError(f"{target} is a file; give a folder")
-    there = sorted(path.name for path in target.iterdir()) if target.exists() else []
-    if there and not overwrite:
-        raise StorageError(f"{target} exists and is not empty; pass overwrite=True to replace it")
-    foreign = [name for name in there if name not in (PLAN, WEIGHTS)]
-    if foreign:
-        raise StorageError(f"{target} also holds {foreign[0]!r}; move that away, or choose another")
+    target = checked_target(folder, overwrite)
     original = result.spaces.graph.model
     record = {
         "interpress": _KIND,
@@ -67,6 +61,8 @@ def save_result(result: Result, folder: str | os.PathLike[str], overwrite: bool)
     try:
         beside.mkdir(parents=True)
         (beside / PLAN).write_text(text, encoding="utf-8")
+        if page is not None:
+            (beside / PAGE).write_text(page, encoding="utf-8")
         storage.save_tensors(beside / WEIGHTS, _KIND, tensors, {"plan": _sha(text)})
         _replace(beside, target)
     except OSError as error:
@@ -78,6 +74,22 @@ def save_result(result: Result, folder: str | os.PathLike[str], overwrite: bool)
         ) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def checked_target(
+    folder: str | os.PathLike[str], overwrite: bool, remedy: str = "pass overwrite=True"
+) -> Path:
+    """The folder a result may be written to, or what stands in its way."""
+    target = Path(os.path.realpath(folder))  # through a link, not over it
+    if target.exists() and not target.is_dir():
+        raise StorageError(f"{target} is a file; give a folder")
+    there = sorted(path.name for path in target.iterdir()) if target.exists() else []
+    if there and not overwrite:
+        raise StorageError(f"{target} exists and is not empty; {remedy} to replace it")
+    foreign = [name for name in there if name not in (PLAN, WEIGHTS, PAGE)]
+    if foreign:
+        raise StorageError(f"{target} also holds {foreign[0]!r}; move that away, or choose another")
+    return target
 
 
 def load(folder: str | os.PathLike[str], model: nn.Module) -> nn.Module:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from interpress.agreement import Agreement
+from interpress.comparison import Agreement
 from interpress.errors import DataError
 from interpress.knowledge import Knowledge, captured_examples
 from interpress.methods.registry import Method

@@ -7,6 +7,7 @@ at hand, except where the data can be read only once.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
@@ -143,6 +144,10 @@ class Calibration:
                 "or augmented at random), so that nothing can be held out; pass list(data), or "
                 "turn that off"
             )
+
+    def fingerprint(self) -> str:
+        """A short digest of the batches read so far: shapes and sampled values."""
+        return hashlib.sha256(repr(sorted(self._looks.items())).encode()).hexdigest()[:16]
 
     def count(self, part: Part = "all") -> int:
         """How many examples a part has."""

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from interpress import allocate
-from interpress.agreement import Agreement, Tally, output_of
 from interpress.calibrate import Statistics
+from interpress.comparison import Agreement, Tally, output_of
 from interpress.data import Calibration, merged
 from interpress.errors import ArgumentError
 from interpress.graph.graph import Example
@@ -19,7 +19,7 @@ from interpress.graph.spaces import Spaces
 from interpress.judge import Judge
 from interpress.methods.registry import Method, Order, order_of
 from interpress.profile import Profile, profiles_of
-from interpress.progress import Bars
+from interpress.progress import Bars, bars
 from interpress.sensitivity import Measured, factor_of, measure_effects
 
 _EXAMPLES_FOR_EFFECTS = 32
@@ -69,6 +69,11 @@ class Knowledge:
                     advance(1)
             self._orders[selection] = found
         return self._orders[selection]
+
+    def orders_of(self, method: Method) -> dict[str, Order]:
+        """The orders a method uses, without a bar."""
+        with bars(False) as places:
+            return self.orders(method.selection, places)
 
     def losses(self, method: Method, places: Bars) -> dict[str, Tensor]:
         """Per space, the predicted loss at every width."""

@@ -7,22 +7,27 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from interpress.agreement import Agreement
+from interpress import storage
+from interpress.allocate import Limits
 from interpress.archive import save_result
 from interpress.budget import Budget
 from interpress.build import Built
+from interpress.comparison import Agreement
 from interpress.cost import Cost
 from interpress.graph.spaces import Spaces
-from interpress.knowledge import captured_examples
-from interpress.linalg.factor import RFactor
+from interpress.knowledge import Knowledge, captured_examples
 from interpress.linalg.ordering import Interpolation, Ordering
 from interpress.methods.registry import Method
 from interpress.plan import SpacePlan, tap_orderings
+from interpress.progress import bars
+from interpress.report import figure_of, html_tables, report_page
+from interpress.tradeoff import Point, point_at, trade_off
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +40,18 @@ class Result:
 
     budget: Budget
     method: Method
-    spaces: Spaces
+    known: Knowledge = field(repr=False)
     widths: Mapping[str, int]
     built: Built
-    factors: Mapping[str, RFactor] = field(repr=False)
     seed: int
+    limits: Limits
     latency: float | None = None
     """Measured time over the original's, where that was the budget."""
+
+    @property
+    def spaces(self) -> Spaces:
+        """The channel spaces of the original."""
+        return self.known.spaces
 
     @property
     def model(self) -> nn.Module:
@@ -80,7 +90,7 @@ class Result:
 
     @cached_property
     def _taps(self) -> dict[str, tuple[Ordering, Interpolation]]:
-        return tap_orderings(self.spaces, self.built.cut.kept, self.factors)
+        return tap_orderings(self.spaces, self.built.cut.kept, self.known.seen.factors)
 
     def _space_plan(self, name: str) -> SpacePlan:
         space, cut = self.spaces[name], self.built.cut
@@ -107,12 +117,51 @@ class Result:
     def __repr__(self) -> str:
         return f"Result({self.budget}, flops={self.flops:.3f}, agreement={self.agreement})"
 
-    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    @cached_property
+    def curve(self) -> list[Point]:
+        """The predicted trade-off that this result is a point of, from the same factorizations."""
+        with bars(False) as places:
+            return trade_off(self.known, self.method, self.limits, 50, places)
+
+    @cached_property
+    def point(self) -> Point:
+        """This result on that curve."""
+        with bars(False) as places:
+            problem = self.known.problem(self.method, "flops", self.limits, places)
+        return point_at(self.known, problem, self.widths)
+
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        report: bool = False,
+        evaluation: Any = None,
+    ) -> None:
         """Write the smaller network (safetensors) and the plan (JSON) into a folder.
 
-        `interpress.load(folder, model)` turns a freshly built original into this network.
+        `interpress.load(folder, model)` turns a freshly built original into this network. With
+        `report=True` a page to look at goes with them; see `report`.
         """
-        save_result(self, folder, overwrite)
+        page = report_page(self, evaluation) if report else None
+        save_result(self, folder, overwrite, page)
+
+    def report(
+        self, path: str | os.PathLike[str], *, evaluation: Any = None, overwrite: bool = False
+    ) -> None:
+        """Write one self-contained HTML page: what was asked, what came out, and the evidence.
+
+        `evaluation` are data of your own, with labels if you have them, as for
+        `interpress.agreement`; without them, agreement is that of held-out calibration data.
+        """
+        storage.save_text(path, report_page(self, evaluation), overwrite=overwrite)
+
+    def plot(self) -> Any:
+        """The main figure, the trade-off with this result in it, as a Plotly figure."""
+        return figure_of(self)
+
+    def _repr_html_(self) -> str:
+        return html_tables(self)
 
     def _headline(self) -> Table:
         table = Table(title=f"{self.method.name}, asked for {self.budget}", width=80)
@@ -124,11 +173,11 @@ class Result:
         if self.latency is not None:
             table.add_row("measured time", "1.00", f"{self.latency:.2f}", f"{self.latency:.1%}")
         if self.agreement is not None:
-            table.caption = f"held-out calibration data: {self.agreement}"
+            table.caption = f"held out: {self.agreement}"
         return table
 
     def _table(self) -> Table:
-        table = Table(width=80, caption=f"frozen: {len(self.spaces.frozen)} spaces")
+        table = Table(width=80, caption=f"spaces that are frozen: {len(self.spaces.frozen)}")
         table.add_column("space", overflow="ellipsis", no_wrap=True)
         for column in ("before", "after", "kept", "error", "over SVD"):
             table.add_column(column, justify="right", no_wrap=True)

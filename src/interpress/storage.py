@@ -46,6 +46,24 @@ def save_tensors(
         beside.unlink(missing_ok=True)
 
 
+def save_text(path: str | os.PathLike[str], text: str, *, overwrite: bool = False) -> None:
+    """Write one text file beside its place, then move it there."""
+    target = Path(os.path.realpath(path))
+    if target.exists() and not overwrite:
+        raise StorageError(f"{target} exists; pass overwrite=True to replace it")
+    beside = target.parent / f".{uuid.uuid4().hex}.tmp"
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, target)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {target}: {error.strerror}; nothing was changed. Choose a folder that "
+            "exists, is writable and has room"
+        ) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
 def load_tensors(
     path: str | os.PathLike[str], kind: str
 ) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from interpress import ArgumentError, DataError, agreement
-from interpress.agreement import wilson
+from interpress.comparison import wilson
 from interpress.graph.graph import Example
 from interpress.judge import judge_of
 

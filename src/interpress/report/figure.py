@@ -1,0 +1,40 @@
+"""The main figure, for notebooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from interpress.errors import InterpressError
+from interpress.report.content import predicted_agreement
+
+if TYPE_CHECKING:
+    from interpress.result import Result
+
+
+def figure_of(result: Result) -> Any:
+    """Predicted agreement against FLOPs, with the result that was measured."""
+    try:
+        import plotly.graph_objects as go
+    except ImportError as error:
+        raise InterpressError(
+            "plot() needs plotly: pip install 'interpress[report]'; report() needs nothing"
+        ) from error
+    points = result.curve
+    shares = predicted_agreement(result, points)
+    known = shares[0] is not None
+    values = [100 * s for s in shares if s is not None] if known else [p.loss for p in points]
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[100 * point.flops for point in points], y=values, name="predicted", mode="lines"
+    )
+    own = 100 * float(result.agreement or 0) if known else result.point.loss
+    figure.add_scatter(
+        x=[100 * result.flops], y=[own], name="this result", mode="markers", marker={"size": 12}
+    )
+    figure.update_layout(
+        title=f"{result.method.name}, asked for {result.budget}",
+        xaxis_title="FLOPs left, %",
+        yaxis_title="agreement, %" if known else "predicted loss",
+        template="plotly_white",
+    )
+    return figure

@@ -1,0 +1,64 @@
+"""The page and the notebook tables: data in, HTML out."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interpress.report.content import content_of
+
+if TYPE_CHECKING:
+    from interpress.result import Result
+
+_TEMPLATE = Path(__file__).parents[1] / "assets" / "report.html"
+_PLACE = "/*CONTENT*/null"
+
+
+def report_page(result: Result, evaluation: Any = None) -> str:
+    """One self-contained HTML document."""
+    return page_of(content_of(result, evaluation))
+
+
+def page_of(content: dict[str, Any]) -> str:
+    """The template with its data in place."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    safe = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    template = _TEMPLATE.read_text(encoding="utf-8")
+    title = html.escape(f"{content['method']['name']}, {content['asked']}")
+    return template.replace("{{TITLE}}", title).replace(_PLACE, safe)
+
+
+def html_tables(result: Result) -> str:
+    """What a notebook shows for a result."""
+    rows = [
+        (label, f"{a:,}", f"{b:,}", f"{b / a:.1%}")
+        for label, a, b in (
+            ("FLOPs per example", result.before.flops, result.after.flops),
+            ("parameters", result.before.parameters, result.after.parameters),
+        )
+    ]
+    head = _table(("", "original", "smaller", "left"), rows)
+    spaces = _table(
+        ("space", "before", "after", "error", "over SVD"),
+        [
+            (row.name, str(row.before), str(row.after), f"{row.error:.1%}", f"{row.ratio:.2f}")
+            for row in result.plan
+        ],
+    )
+    found = (
+        "" if result.agreement is None else f"<p>held-out: {html.escape(str(result.agreement))}</p>"
+    )
+    title = html.escape(f"{result.method.name}, asked for {result.budget}")
+    folded = f"<details><summary>{len(result.plan)} spaces</summary>{spaces}</details>"
+    return f"<p><b>{title}</b></p>{head}{found}{folded}"
+
+
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    header = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,251 @@
+"""Bad input: one clear line, a non-zero exit, no traceback, no files left behind."""
+
+import os
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from tests.cli.conftest import NETS, Shell, picture, small
+
+MODEL = ("nets.py:small", "--weights", "w.safetensors")
+GOOD = ("compress", *MODEL, "--data", "x.npy", "--flops", "0.5", "--out", "out")
+
+
+def changed(**options: str | None) -> tuple[str, ...]:
+    """The good command with some options replaced, added or dropped."""
+    words = list(GOOD)
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if flag in words:
+            place = words.index(flag)
+            del words[place : place + 2]
+        if value is not None:
+            words += [flag, value] if value else [flag]
+    return tuple(words)
+
+
+def model(name: str, *more: str) -> tuple[str, ...]:
+    return ("compress", name, *more, "--data", "x.npy", "--flops", "0.5", "--out", "out")
+
+
+class _Evil:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
+        return os.system, ("touch owned",)
+
+
+def _make(make: Callable[[], object]) -> Callable[[], object]:
+    return make
+
+
+def _weights(**replaced: torch.Tensor) -> None:
+    state = {name: t.contiguous() for name, t in small().state_dict().items()} | replaced
+    save_file(state, "bad.safetensors")
+
+
+def _folder(count: int = 0, **files: bytes) -> None:
+    Path("bad").mkdir()
+    for index in range(count):
+        (Path("bad") / f"{index}.png").write_bytes(picture(index))
+    for name, data in files.items():
+        (Path("bad") / f"{name}.png").write_bytes(data)
+
+
+def _parquet(**columns: list[object]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    parquet.write_table(pa.table(columns), "bad.parquet")
+
+
+def _nothing() -> None:
+    """No preparation."""
+
+
+CASES: dict[str, tuple[tuple[str, ...], Callable[[], object], str]] = {
+    # the model
+    "no colon": (model("nets.py"), _nothing, "package.module:function"),
+    "missing file": (model("nowhere.py:small"), _nothing, "nowhere.py is not a file"),
+    "missing module": (model("no.such.module:small"), _nothing, "cannot be imported"),
+    "missing function": (model("nets.py:large"), _nothing, "no 'large'; it has"),
+    "not a function": (model("nets.py:NUMBER"), _nothing, "is a int, not a function"),
+    "factory raises": (model("nets.py:broken"), _nothing, "no such thing"),
+    "not a network": (model("nets.py:not_a_network"), _nothing, "gave a int"),
+    "syntax error": (
+        model("wrong.py:small"), lambda: Path("wrong.py").write_text("def :"), "SyntaxError"),
+    "bad model argument": (model("nets.py:small", "--model-arg", "classes"), _nothing, "key=value"),
+    "unknown model argument": (
+        model("nets.py:small", "--model-arg", "depth=3"), _nothing, "depth"),
+    "folder without config": (model("empty"), lambda: Path("empty").mkdir(), "no config.json"),
+    "garbled config": (
+        model("hf"), lambda: (Path("hf").mkdir(), Path("hf/config.json").write_text("{")),
+        "cannot be loaded"),
+    "nothing can shrink": (model("nets.py:fixed"), _nothing, "nothing in this model can shrink"),
+    "NaN outputs": (model("nets.py:nan"), _nothing, "NaN"),
+    "no such device": (changed(device="cuda:77"), _nothing, "--device cuda:77"),
+    "nonsense device": (changed(device="toaster"), _nothing, "--device toaster"),
+    # weights
+    "missing weights": (changed(weights="no.safetensors"), _nothing, "is not a file"),
+    "garbled safetensors": (
+        changed(weights="bad.safetensors"),
+        lambda: Path("bad.safetensors").write_bytes(b"nonsense"), "cannot be read"),
+    "truncated safetensors": (
+        changed(weights="bad.safetensors"),
+        lambda: Path("bad.safetensors").write_bytes(Path("w.safetensors").read_bytes()[:-50]),
+        "cannot be read"),
+    "unknown kind of weights": (changed(weights="nets.py"), _nothing, "weights are .safetensors"),
+    "pickle with code": (
+        changed(weights="evil.pt"),
+        lambda: Path("evil.pt").write_bytes(pickle.dumps(_Evil())), "could run code"),
+    "pickled network": (
+        changed(weights="whole.pt"), lambda: torch.save(small(), "whole.pt"), "could run code"),
+    "not a state dict": (
+        changed(weights="list.pt"), lambda: torch.save([torch.ones(2)], "list.pt"),
+        "no state dict"),
+    "other network's weights": (
+        changed(weights="bad.safetensors"),
+        lambda: save_file({"a.weight": torch.ones(2, 2)}, "bad.safetensors"), "lacks '0.weight'"),
+    "wrong shape": (
+        changed(weights="bad.safetensors"),
+        lambda: _weights(**{"7.weight": torch.ones(5, 24)}), "has shape (5, 24)"),
+    "NaN weights": (
+        changed(weights="bad.safetensors"),
+        lambda: _weights(**{"7.bias": torch.full((4,), torch.nan)}), "NaN or Inf"),
+    # data
+    "missing data": (changed(data="nowhere"), _nothing, "nowhere does not exist"),
+    "unknown kind of data": (changed(data="nets.py"), _nothing, "data are a folder of images"),
+    "one image": (
+        changed(data="one.png"), lambda: Path("one.png").write_bytes(picture(0)), "is one image"),
+    "empty folder": (changed(data="bad"), _folder, "holds no examples"),
+    "no image in it": (
+        changed(data="bad"), lambda: _folder(2, broken=b"no image"), "no readable image"),
+    "truncated image": (
+        changed(data="bad"), lambda: _folder(2, broken=picture(0, 64)[:400]), "no readable image"),
+    "mixed sizes": (
+        changed(data="bad"), lambda: _folder(3, large=picture(9, 16)), "--size"),
+    "wrong channels": (changed(data="photos", gray=""), _nothing, "channels"),
+    "mean without std": (changed(data="photos", mean="0.5"), _nothing, "belong together"),
+    "mean not a number": (
+        changed(data="photos", mean="a,b,c", std="1"), _nothing, "--mean 'a,b,c'"),
+    "two means": (changed(data="photos", mean="1,2", std="1"), _nothing, "1 or 3 finite numbers"),
+    "zero std": (changed(data="photos", mean="0", std="0"), _nothing, "above 0"),
+    "size of zero": (changed(data="photos", size="0"), _nothing, "--size 0"),
+    "unknown preset": (changed(data="photos", preset="vogue"), _nothing, "vogue"),
+    "objects in npy": (
+        changed(data="bad.npy"),
+        lambda: np.save("bad.npy", np.array([{1: 2}], dtype=object), allow_pickle=True),
+        "no file of plain arrays"),
+    "garbled npz": (
+        changed(data="bad.npz"), lambda: Path("bad.npz").write_bytes(b"PK\x03\x04nope"),
+        "no file of plain arrays"),
+    "one dim": (
+        changed(data="bad.npy"), lambda: np.save("bad.npy", np.ones(9, np.float32)), "shape (9,)"),
+    "bytes": (
+        changed(data="bad.npy"), lambda: np.save("bad.npy", np.ones((9, 3, 8, 8), np.uint8)),
+        "holds bytes"),
+    "NaN in data": (
+        changed(data="bad.npy"),
+        lambda: np.save("bad.npy", np.full((60, 3, 8, 8), np.nan, np.float32)), "NaN or Inf"),
+    "several arrays": (
+        changed(data="bad.npz"), lambda: np.savez("bad.npz", a=np.ones((2, 2)), b=np.ones((2, 2))),
+        "--key"),
+    "no such array": (changed(data="x.npz", key="pixels"), _nothing, "no 'pixels'"),
+    "data of the wrong shape": (
+        changed(data="bad.npy"), lambda: np.save("bad.npy", np.ones((60, 5), np.float32)), "5"),
+    "too few examples": (changed(limit="1"), _nothing, "more examples"),
+    "garbled parquet": (
+        changed(data="bad.parquet"), lambda: Path("bad.parquet").write_bytes(b"PAR1"),
+        "no readable Parquet"),
+    "parquet without images": (
+        changed(data="bad.parquet"), lambda: _parquet(a=[1, 2]), "no column of image bytes"),
+    "parquet with an empty cell": (
+        changed(data="bad.parquet"), lambda: _parquet(img=[picture(0), b""]), "holds no bytes"),
+    "text without a tokenizer": (
+        changed(data="lines.txt"), lambda: Path("lines.txt").write_text("a\nb"), "--tokenizer"),
+    "text that is none": (
+        changed(data="lines.txt"), lambda: Path("lines.txt").write_bytes(b"\xff\xfe\x00"), "UTF-8"),
+    # the budget and other options
+    "no budget": (changed(flops=None), _nothing, "budget"),
+    "two budgets": (changed(params="0.5"), _nothing, "flops"),
+    "budget above one": (changed(flops="1.5"), _nothing, "1.5"),
+    "budget not a number": (changed(flops="half"), _nothing, "--flops"),
+    "budget out of reach": (changed(flops="0.00001"), _nothing, "cannot be reached"),
+    "unknown method": (changed(method="magic"), _nothing, "magic"),
+    "unknown exclude": (changed(exclude="no.such.layer"), _nothing, "no.such.layer"),
+    "zero batch": (changed(batch="0"), _nothing, "--batch 0"),
+    "negative seed": (changed(seed="-1"), _nothing, "seed"),
+    "unknown flag": ((*GOOD, "--fast"), _nothing, "--fast"),
+    "unknown command": (("squeeze",), _nothing, "squeeze"),
+    "no output": (changed(out=None), _nothing, "--out"),
+    "output is a file": (changed(out="x.npy"), _nothing, "is a file"),
+    "output holds something else": (
+        changed(out="bad", force=""), lambda: _folder(1), "also holds"),
+    "output not empty": (changed(out="bad"), lambda: _folder(1), "--force"),
+    # the other commands
+    "nothing to compare with": (
+        ("evaluate", *MODEL, "--data", "x.npy"), _nothing, "--compressed"),
+    "compressed is no folder": (
+        ("evaluate", *MODEL, "--data", "x.npy", "--compressed", "nowhere"), _nothing, "nowhere"),
+    "inspect what": (("inspect", *MODEL), _nothing, "--shape"),
+    "shape of letters": (("inspect", *MODEL, "--shape", "a,b"), _nothing, "--shape 'a,b'"),
+    "one point": (("curve", *MODEL, "--data", "x.npy", "--points", "1"), _nothing, "points=1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda name: name.replace(" ", "-"))
+def test_one_clear_line(shell: Shell, case: str) -> None:
+    command, prepare, expected = CASES[case]
+    prepare()
+    before = sorted(str(path) for path in Path().rglob("*"))
+    status = shell(*command)
+    assert status == 2, (status, shell.out, shell.err)
+    lines = [line for line in shell.err.splitlines() if not line.startswith("warning: ")]
+    assert len(lines) == 1, shell.err
+    assert lines[0].startswith("error: ")
+    assert expected in lines[0]
+    assert "Traceback" not in shell.err + shell.out
+    after = {path for path in map(str, Path().rglob("*")) if "__pycache__" not in path}
+    assert after == {path for path in before if "__pycache__" not in path}
+    assert not Path("owned").exists()
+
+
+def test_there_are_more_than_fifty_kinds() -> None:
+    assert len(CASES) > 50
+    assert "def small" in NETS
+
+
+def test_a_full_disk(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("interpress.storage.os.replace", full)
+    before = sorted(path.name for path in Path().iterdir())
+    assert shell(*GOOD) == 2
+    assert "No space left on device" in shell.err
+    assert sorted(path.name for path in Path().iterdir()) == before
+
+
+def test_no_permission(shell: Shell) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    Path("closed").mkdir(mode=0o500)
+    assert shell(*changed(out="closed/out")) == 2
+    assert "closed" in shell.err
+
+
+def test_debug_shows_where_it_happened(shell: Shell) -> None:
+    assert shell(*changed(flops="1.5"), "--debug") == 2
+    assert "Traceback" in shell.err
+
+
+def test_the_unforeseen_is_one_line_too(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def surprise(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("what")
+
+    monkeypatch.setattr("interpress.compress", surprise, raising=False)
+    assert shell(*GOOD) == 1
+    assert re.fullmatch(r"error: ZeroDivisionError: what; .*--debug.*\n", shell.err)

@@ -1,0 +1,153 @@
+"""The commands do what their help says."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tests.cli.conftest import Shell, small
+
+import interpress
+
+MODEL = ("nets.py:small", "--weights", "w.safetensors")
+
+
+def test_inspect_says_what_can_shrink(shell: Shell) -> None:
+    assert shell("inspect", *MODEL, "--shape", "3,8,8") == 0
+    assert "it is an output of" in shell.out
+    assert max(map(len, shell.out.splitlines())) <= 80
+    assert shell("inspect", *MODEL, "--data", "photos", "--json") == 0
+    found = json.loads(shell.out)
+    assert [space["size"] for space in found["spaces"]] == [16, 24, 4]
+    assert found["spaces"][2]["frozen"]
+
+
+def test_compress_writes_a_folder_that_loads(shell: Shell) -> None:
+    assert shell("compress", *MODEL, "--data", "x.npy", "--flops", "0.5", "--out", "half") == 0
+    assert sorted(path.name for path in Path("half").iterdir()) == [
+        "plan.json", "report.html", "weights.safetensors",
+    ]  # fmt: skip
+    assert "half/report.html" in shell.out
+    assert max(map(len, shell.out.splitlines())) <= 80
+    smaller = interpress.load("half", small())
+    assert smaller(torch.randn(2, 3, 8, 8)).shape == (2, 4)
+
+
+def test_compress_then_evaluate_gives_the_same_agreement_as_python(shell: Shell) -> None:
+    command = ("compress", *MODEL, "--data", "x.npz", "--params", "0.6", "--out", "p", "--json")
+    assert shell(*command, "--evaluation", "x.safetensors") == 0
+    said = json.loads(shell.out)
+    assert said["params"] <= 0.6
+    assert shell("evaluate", *MODEL, "--data", "x.npz", "--compressed", "p", "--json") == 0
+    found = json.loads(shell.out)
+    images = torch.load("w.pt", weights_only=True) and torch.from_numpy(_images())
+    model = small().eval()
+    whole = interpress.agreement(model, interpress.load("p", model), images)
+    assert found["agreement"] == pytest.approx(float(whole))
+    assert found["accuracy"][0] == 1.0  # labelled by the model itself
+    assert shell("evaluate", *MODEL, "--data", "x.npz", "--compressed", "p") == 0
+    assert "agreement" in shell.out
+
+
+def _images():  # type: ignore[no-untyped-def]
+    import numpy as np
+
+    return np.load("x.npy")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ("x.npy",), ("x.npz",), ("x.safetensors",), ("photos",), ("classes", "--size", "8"),
+        ("x.parquet", "--preset", "half"), ("photos", "--mean", "0.4", "--std", "0.2"),
+        ("photos", "--size", "12", "--limit", "100", "--batch", "32"),
+    ],
+    ids=lambda data: "-".join(data).replace("--", ""),
+)  # fmt: skip
+def test_every_kind_of_data(shell: Shell, data: tuple[str, ...]) -> None:
+    command = ("compress", *MODEL, "--data", *data, "--width", "0.5", "--out", "out")
+    assert shell(*command, "--method", "constant-id") == 0, shell.err
+
+
+def test_gray_images_and_model_arguments(shell: Shell) -> None:
+    model = ("nets.py:small", "--model-arg", "channels=1", "--model-arg", "classes=3")
+    assert (
+        shell("compress", *model, "--data", "photos", "--gray", "--flops", "0.5", "--out", "g") == 0
+    )
+
+
+@pytest.mark.parametrize("weights", ["w.pt", "nested.pt"])
+def test_weights_of_other_kinds(shell: Shell, weights: str) -> None:
+    command = ("evaluate", *MODEL, "--data", "x.npy", "--other", "nets.py:small")
+    assert shell(*command, "--other-weights", weights) == 0
+    assert shell.out.startswith("100.00% of 120 decisions")
+
+
+def test_curve_predicts_and_measures(shell: Shell) -> None:
+    assert shell("curve", *MODEL, "--data", "x.npy", "--points", "4", "--measure", "--json") == 0
+    points = json.loads(shell.out)["points"]
+    flops = [point["flops"] for point in points]
+    assert flops == sorted(flops, reverse=True)
+    assert flops[0] == 1.0
+    assert points[0]["agreement"]["agreement"] == 1.0
+    assert shell("curve", *MODEL, "--data", "x.npy", "--points", "3") == 0
+    assert "predicted loss" in shell.out
+
+
+def test_a_second_run_refuses_and_force_replaces(shell: Shell) -> None:
+    command = ("compress", *MODEL, "--data", "x.npy", "--width", "0.5", "--out", "out")
+    assert shell(*command) == 0
+    before = Path("out/plan.json").read_bytes()
+    assert shell(*command) == 2
+    assert "--force" in shell.err
+    assert Path("out/plan.json").read_bytes() == before
+    assert shell(*command, "--force") == 0
+
+
+def test_an_interrupt_leaves_nothing(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    before = sorted(path.name for path in Path().iterdir())
+    for place in ("interpress.archive._replace", "interpress.refit.refit", "interpress.data.take"):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, interrupted)
+            patched.setattr("interpress.build.refit", interrupted)
+            status = shell("compress", *MODEL, "--data", "x.npy", "--flops", "0.5", "--out", "out")
+        assert status == 130
+        assert shell.err.strip() == "error: interrupted; nothing was written"
+        assert sorted(path.name for path in Path().iterdir()) == before
+
+
+def test_a_hugging_face_folder_and_text(shell: Shell) -> None:
+    transformers = pytest.importorskip("transformers")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {"[PAD]": 0, "[UNK]": 1, **{f"w{i}": i + 2 for i in range(30)}}
+    plain = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    plain.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=plain, pad_token="[PAD]", unk_token="[UNK]"
+    )
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=32, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=48, max_position_embeddings=16, num_labels=3,
+    )  # fmt: skip
+    transformers.BertForSequenceClassification(config).save_pretrained("bert")
+    fast.save_pretrained("bert")
+    lines = [" ".join(f"w{(7 * i + j * j) % 30}" for j in range(5 + i % 7)) for i in range(90)]
+    Path("lines.txt").write_text("\n".join(lines))
+    command = ("compress", "bert", "--data", "lines.txt", "--length", "12", "--flops", "0.8")
+    assert shell(*command, "--out", "out") == 0, shell.err
+    again = ("evaluate", "bert", "--data", "lines.txt", "--length", "12", "--compressed", "out")
+    assert shell(*again) == 0, shell.err
+
+
+@pytest.mark.parametrize("command", ["inspect", "compress", "evaluate", "curve", "demo"])
+def test_help_shows_an_example(shell: Shell, command: str) -> None:
+    assert shell(command, "--help") == 0
+    assert f"interpress {command}" in " ".join(shell.out.split())
+    assert "Example:" in shell.out
+    assert shell("--version") == 0
+    assert shell.out.strip() == interpress.__version__
