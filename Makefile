@@ -6,7 +6,7 @@ PYTEST_ARGS ?=
 EXTRAS_use := images
 EXTRAS_dev := dev
 
-.PHONY: help demo test check format lint types slow clean
+.PHONY: help demo test check docs format slow clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -22,7 +22,11 @@ check: $(VENV)/.dev  ## format check, lint, type check and tests; all must pass
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(MAKE) docs
 	$(MAKE) test
+
+docs: $(VENV)/.dev  ## build the documentation into build/docs; a warning is an error
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
 
 slow: $(VENV)/.dev  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)

@@ -82,7 +82,7 @@ def test_preserve_benchmark_writes_its_tables(
     common = ["--data", str(tmp_path), "--weights", str(tmp_path), "--networks", "tiny",
               "--images", "80", "--seeds", "1", "--flops", "0.6", "--repeats", "1",
               "--out", str(tmp_path / "out")]  # fmt: skip
-    for part in ("agreement", "parts", "cost", "latency"):
+    for part in ("agreement", "parts", "cost", "loop", "latency"):
         preserve.main([part, *common])
         report = json.loads((tmp_path / "out" / f"preserve-{part}-cpu.json").read_text())
         table = (tmp_path / "out" / f"preserve-{part}-cpu.md").read_text()

@@ -196,7 +196,7 @@ class _Job:
         )
 
     def _search(self, problem: Problem, places: Bars) -> Result:
-        """The fewest FLOPs that hold the budget, by bisection along the allocation's path."""
+        """The fewest FLOPs that hold an agreement, the most that hold a time, by bisection."""
         path = list(path_of(problem, self.method.allocation, self.step))
         whole = problem.meter.total({})
         floor = problem.meter.total(path[-1]) / whole
@@ -209,8 +209,9 @@ class _Job:
                 widths = allocate.fit_budget(problem, iter(path), fraction, "flops")
                 result, measured, holds = self._tried(widths, places)
                 seen.append(measured)
-                if holds:
-                    high, best = fraction, (result, widths)
+                best = (result, widths) if holds else best
+                if holds == (self.budget.kind == "agreement"):
+                    high = fraction  # go on with smaller networks
                 else:
                     low = fraction
                 advance(1)

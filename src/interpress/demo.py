@@ -86,8 +86,8 @@ def main(console: Console | None = None, out: Path = Path("interpress-demo")) ->
     result = analysis.compress(flops=0.5)
     networks = {
         "original": model,
-        "preserve (the default)": result.model,
-        "iterative-id (paper)": analysis.compress(flops=0.5, method="iterative-id").model,
+        "preserve (default)": result.model,
+        "iterative-id, paper": analysis.compress(flops=0.5, method="iterative-id").model,
         "largest weights": by_magnitude(result),
     }
     console.print(_networks_table(networks, data))
@@ -104,7 +104,7 @@ def main(console: Console | None = None, out: Path = Path("interpress-demo")) ->
 
 def _networks_table(networks: dict[str, nn.Module], data: Digits) -> Table:
     table = Table(title="Half of the FLOPs, no labels, no fine-tuning")
-    for column in ("network", "parameters", "FLOPs", "time", "agreement", "accuracy"):
+    for column in ("network", "params", "FLOPs", "time", "agreement", "KL", "accuracy"):
         table.add_column(column, justify="left" if column == "network" else "right")
     original = networks["original"]
     batch = Example((data.test[0],))
@@ -113,10 +113,11 @@ def _networks_table(networks: dict[str, nn.Module], data: Digits) -> Table:
         assert found.accuracy is not None
         table.add_row(
             name,
-            f"{sum(p.numel() for p in smaller.parameters()):,}",
+            f"{sum(p.numel() for p in smaller.parameters()) / 1e3:.1f} k",
             f"{flops(smaller, data.test[0][:1]) / 1e6:.2f} M",
             f"{1 if smaller is original else latency_ratio(smaller, original, batch):.2f}",
             f"{float(found):.1%}",
+            f"{found.divergence:.4f}",
             f"{found.accuracy[1]:.1%}",
         )
     return table

@@ -49,22 +49,23 @@ class Trained:
 
 @pytest.fixture(scope="session")
 def digits() -> Trained:
-    from interpress.demo import load_digits
+    from sklearn.datasets import load_digits
 
-    data = load_digits()
+    pixels, labels = load_digits(return_X_y=True)
+    order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(0))
+    images = torch.tensor(pixels, dtype=torch.float32)[order].reshape(-1, 1, 8, 8) / 16
+    targets = torch.tensor(labels)[order]
     torch.manual_seed(0)
     model = DigitNet()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    x, y = data.train[0].reshape(-1, 1, 8, 8), data.train[1]
+    x, y = images[:900], targets[:900]
     for _ in range(8):
         for chosen in torch.randperm(len(x)).split(64):
             loss = nn.functional.cross_entropy(model(x[chosen]), y[chosen], label_smoothing=0.05)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    test = data.test[0].reshape(-1, 1, 8, 8)
-    calibration = data.calibration.reshape(-1, 1, 8, 8)
-    return Trained(model.eval(), calibration, test, data.test[1], x)
+    return Trained(model.eval(), images[900:1200], images[1200:], targets[1200:], x)
 
 
 @pytest.fixture(scope="session")
