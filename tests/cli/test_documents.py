@@ -35,14 +35,14 @@ def test_the_documented_commands_run(
     real = trained.exists() and images.exists()
     if real:
         Path(trained.name).symlink_to(trained)
-        parquet.write_table(parquet.read_table(images).slice(0, 600), "test.parquet")
+        parquet.write_table(parquet.read_table(images).slice(0, 700), "test.parquet")
     else:  # the same task with a network that knows nothing
         namespace: dict[str, type[torch.nn.Module]] = {}
         exec(Path("nets.py").read_text(), namespace)
         state = namespace["VGG16"]().state_dict()
         save_file({n: t.contiguous() for n, t in state.items()}, "vgg16-cifar10.safetensors")
-        cells = [{"bytes": picture(index, 32)} for index in range(600)]
-        table = pa.table({"img": cells, "label": [i % 10 for i in range(600)]})
+        cells = [{"bytes": picture(index, 32)} for index in range(700)]
+        table = pa.table({"img": cells, "label": [i % 10 for i in range(700)]})
         parquet.write_table(table, "test.parquet")
     commands = _commands()
     assert [words[0] for words in commands] == ["inspect", "compress", "evaluate"]
