@@ -136,7 +136,7 @@ def _path(
         consider(name)
     yield dict(widths)
     while best:
-        name = min(best, key=lambda key: best[key])
+        name = min(best, key=lambda key: (best[key], key))  # the same in every process
         widths[name] = best[name][1]
         yield dict(widths)
         for other in problem.meter.neighbours(name) & set(widths):

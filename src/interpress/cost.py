@@ -167,10 +167,13 @@ class Meter:
         self._terms = terms
         self._fixed = fixed
         self._of: dict[str, list[int]] = {name: [] for name in self._sizes}
+        self._near: dict[str, set[str]] = {name: {name} for name in self._sizes}
         names = list(self._sizes)
         for place, (_, sizes) in enumerate(terms):
-            for index in {space for size in sizes for _, own in size for space in own}:
-                self._of[names[index]].append(place)
+            along = {names[space] for size in sizes for _, own in size for space in own}
+            for name in along:
+                self._of[name].append(place)
+                self._near[name] |= along
 
     def total(self, widths: Mapping[str, int]) -> float:
         """The cost with these spaces at these widths and all others whole."""
@@ -179,20 +182,19 @@ class Meter:
 
     def saved(self, widths: Mapping[str, int], name: str, width: int) -> float:
         """How much less it costs with one space at another width."""
-        before = self._shares(widths)
+        before = self._shares({n: widths[n] for n in self._near[name] if n in widths})
         after = {**before, self._number[name]: width / self._sizes[name]}
         touched = [self._terms[place] for place in self._of[name]]
         return sum(self._value(term, before) - self._value(term, after) for term in touched)
 
     def touching(self, widths: Mapping[str, int], name: str) -> float:
         """What all operators that a space's width changes cost now: its makers and its readers."""
-        shares = self._shares(widths)
+        shares = self._shares({n: widths[n] for n in self._near[name] if n in widths})
         return sum(self._value(self._terms[place], shares) for place in self._of[name])
 
     def neighbours(self, name: str) -> set[str]:
         """The spaces whose savings change with this one's width; itself among them."""
-        places = set(self._of[name])
-        return {other for other, own in self._of.items() if places & set(own)} | {name}
+        return self._near[name]
 
     def _shares(self, widths: Mapping[str, int]) -> dict[int, float]:
         return {self._number[name]: width / self._sizes[name] for name, width in widths.items()}

@@ -9,7 +9,7 @@ largest weights.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from interpress.api import analyze
+from interpress.archive import PAGE
 from interpress.comparison import agreement
 from interpress.graph.graph import Example
 from interpress.latency import latency_ratio
@@ -78,7 +79,11 @@ def by_magnitude(result: Result) -> nn.Module:
     return shrink(result.spaces, kept)
 
 
-def main(console: Console | None = None, out: Path = Path("interpress-demo")) -> None:
+def main(
+    console: Console | None = None,
+    out: Path = Path("interpress-demo"),
+    as_json: bool = False,
+) -> None:
     """Compress, compare, print, and write the result with its page."""
     console = console or Console()
     data, model = load_digits(), network()
@@ -90,7 +95,13 @@ def main(console: Console | None = None, out: Path = Path("interpress-demo")) ->
         "iterative-id, paper": analysis.compress(flops=0.5, method="iterative-id").model,
         "largest weights": by_magnitude(result),
     }
-    console.print(_networks_table(networks, data))
+    rows = [_compared(name, smaller, model, data) for name, smaller in networks.items()]
+    result.save(out, overwrite=True, report=True, evaluation=data.test)
+    page = out / PAGE
+    if as_json:
+        console.print_json(data={"networks": rows, "folder": str(out), "report": str(page)})
+        return
+    console.print(_table(rows))
     console.print(result.summary(), highlight=False)
     console.print(
         f"Calibrated on {len(data.calibration)} images without labels; judged on "
@@ -98,27 +109,38 @@ def main(console: Console | None = None, out: Path = Path("interpress-demo")) ->
         "decides as the original does.\nTime: of one batch, over the original's.",
         style="dim",
     )
-    result.save(out, overwrite=True, report=True, evaluation=data.test)
-    console.print(f"Saved to {out}; the page to look at is {out / 'report.html'}", soft_wrap=True)
+    console.print(f"Saved to {out}; the page to look at is {page}", soft_wrap=True)
 
 
-def _networks_table(networks: dict[str, nn.Module], data: Digits) -> Table:
+def _compared(name: str, smaller: nn.Module, original: nn.Module, data: Digits) -> dict[str, Any]:
+    found = agreement(original, smaller, data.test)
+    assert found.accuracy is not None
+    images = data.test[0]
+    same = smaller is original
+    return {
+        "network": name,
+        "params": sum(p.numel() for p in smaller.parameters()),
+        "flops": flops(smaller, images[:1]),
+        "time": 1.0 if same else latency_ratio(smaller, original, Example((images,))),
+        "agreement": found.agreement,
+        "divergence": found.divergence,
+        "accuracy": found.accuracy[1],
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(title="Half of the FLOPs, no labels, no fine-tuning")
     for column in ("network", "params", "FLOPs", "time", "agreement", "KL", "accuracy"):
         table.add_column(column, justify="left" if column == "network" else "right")
-    original = networks["original"]
-    batch = Example((data.test[0],))
-    for name, smaller in networks.items():
-        found = agreement(original, smaller, data.test)
-        assert found.accuracy is not None
+    for row in rows:
         table.add_row(
-            name,
-            f"{sum(p.numel() for p in smaller.parameters()) / 1e3:.1f} k",
-            f"{flops(smaller, data.test[0][:1]) / 1e6:.2f} M",
-            f"{1 if smaller is original else latency_ratio(smaller, original, batch):.2f}",
-            f"{float(found):.1%}",
-            f"{found.divergence:.4f}",
-            f"{found.accuracy[1]:.1%}",
+            row["network"],
+            f"{row['params'] / 1e3:.1f} k",
+            f"{row['flops'] / 1e6:.2f} M",
+            f"{row['time']:.2f}",
+            f"{row['agreement']:.1%}",
+            f"{row['divergence']:.4f}",
+            f"{row['accuracy']:.1%}",
         )
     return table
 

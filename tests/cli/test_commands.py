@@ -94,6 +94,14 @@ def test_curve_predicts_and_measures(shell: Shell) -> None:
     assert "predicted loss" in shell.out
 
 
+def test_the_demo_speaks_to_machines(shell: Shell) -> None:
+    assert shell("demo", "--out", "first", "--json") == 0
+    found = json.loads(shell.out)
+    rows = {row["network"]: row for row in found["networks"]}
+    assert rows["original"]["agreement"] == 1.0
+    assert Path(found["report"]).is_file()
+
+
 def test_a_second_run_refuses_and_force_replaces(shell: Shell) -> None:
     command = ("compress", *MODEL, "--data", "x.npy", "--width", "0.5", "--out", "out")
     assert shell(*command) == 0

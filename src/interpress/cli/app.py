@@ -328,6 +328,7 @@ def curve(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("interpress-demo"),
+    json: AsJson = False,
 ) -> None:
     """Compress a small network that comes with the package, and write its report.
 
@@ -335,7 +336,7 @@ def demo(
     """
     from interpress.demo import main
 
-    main(out=out)
+    main(out=out, as_json=json)
 
 
 def _name(preset: Preset | None) -> str | None:
