@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from interpress.linalg.elimination import eliminate
-from interpress.linalg.factor import RFactor
+from interpress.linalg.factor import RFactor, safe_cholesky
 from interpress.linalg.orderings import order_by_pivoting
 from interpress.methods.registry import Chosen, selection
 from interpress.methods.weights import weights
@@ -31,6 +31,8 @@ def patches(profile: Profile) -> Chosen:
 def _dependent(profile: Profile) -> Tensor:
     """Channels that are combinations of the others, to rounding: dead ones, duplicates."""
     if profile.in_blocks:
+        return torch.zeros(0, dtype=torch.long)
+    if safe_cholesky(profile.factor.G) is not None:
         return torch.zeros(0, dtype=torch.long)
     factor = profile.factor  # on the host, where a factorization of this size is quickest
     gram, root = (None if m is None else m.cpu() for m in (factor.gram, factor.root))
