@@ -83,12 +83,15 @@ def checked_target(
     target = Path(os.path.realpath(folder))  # through a link, not over it
     if target.exists() and not target.is_dir():
         raise StorageError(f"{target} is a file; give a folder")
+    above = next(path for path in (target, *target.parents) if path.exists())
+    if not above.is_dir():
+        raise StorageError(f"{above} is a file, so that {target} cannot be made; choose another")
     there = sorted(path.name for path in target.iterdir()) if target.exists() else []
-    if there and not overwrite:
-        raise StorageError(f"{target} exists and is not empty; {remedy} to replace it")
     foreign = [name for name in there if name not in (PLAN, WEIGHTS, PAGE)]
     if foreign:
         raise StorageError(f"{target} also holds {foreign[0]!r}; move that away, or choose another")
+    if there and not overwrite:
+        raise StorageError(f"{target} exists and is not empty; {remedy} to replace it")
     return target
 
 

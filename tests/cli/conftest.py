@@ -29,6 +29,13 @@ def small(classes=4, channels=3):
 def broken():
     raise RuntimeError("no such thing")
 
+def leaves():
+    raise SystemExit(0)
+
+def talks():
+    print("hello")
+    return small()
+
 def not_a_network():
     return 7
 

@@ -62,6 +62,11 @@ def _parquet(**columns: list[object]) -> None:
     parquet.write_table(pa.table(columns), "bad.parquet")
 
 
+def _old() -> None:
+    Path("old").mkdir()
+    Path("old/plan.json").write_text("{}")
+
+
 def _nothing() -> None:
     """No preparation."""
 
@@ -86,6 +91,8 @@ CASES: dict[str, tuple[tuple[str, ...], Callable[[], object], str]] = {
         "cannot be loaded"),
     "nothing can shrink": (model("nets.py:fixed"), _nothing, "nothing in this model can shrink"),
     "NaN outputs": (model("nets.py:nan"), _nothing, "NaN"),
+    "factory leaves": (model("nets.py:leaves"), _nothing, "SystemExit"),
+    "empty model": (model(""), _nothing, "MODEL is empty"),
     "no such device": (changed(device="cuda:77"), _nothing, "--device cuda:77"),
     "nonsense device": (changed(device="toaster"), _nothing, "--device toaster"),
     # weights
@@ -150,6 +157,17 @@ CASES: dict[str, tuple[tuple[str, ...], Callable[[], object], str]] = {
     "NaN in data": (
         changed(data="bad.npy"),
         lambda: np.save("bad.npy", np.full((60, 3, 8, 8), np.nan, np.float32)), "NaN or Inf"),
+    "complex numbers": (
+        changed(data="bad.npy"), lambda: np.save("bad.npy", np.ones((9, 3, 8, 8), np.complex64)),
+        "complex"),
+    "labels that are none": (
+        changed(data="bad.npz"),
+        lambda: np.savez("bad.npz", x=np.ones((9, 3), np.float32), label=np.ones(9)), "labels"),
+    "images' option for arrays": (changed(preset="cifar10"), _nothing, "--preset prepares images"),
+    "evaluation of the wrong shape": (
+        changed(evaluation="bad.npy"),
+        lambda: np.save("bad.npy", np.ones((9, 1, 8, 8), np.float32)),
+        "cannot run on bad.npy"),
     "several arrays": (
         changed(data="bad.npz"), lambda: np.savez("bad.npz", a=np.ones((2, 2)), b=np.ones((2, 2))),
         "--key"),
@@ -182,9 +200,10 @@ CASES: dict[str, tuple[tuple[str, ...], Callable[[], object], str]] = {
     "unknown command": (("squeeze",), _nothing, "squeeze"),
     "no output": (changed(out=None), _nothing, "--out"),
     "output is a file": (changed(out="x.npy"), _nothing, "is a file"),
+    "output below a file": (changed(out="x.npy/out"), _nothing, "is a file"),
     "output holds something else": (
         changed(out="bad", force=""), lambda: _folder(1), "also holds"),
-    "output not empty": (changed(out="bad"), lambda: _folder(1), "--force"),
+    "output not empty": (changed(out="old"), _old, "--force"),
     # the other commands
     "nothing to compare with": (
         ("evaluate", *MODEL, "--data", "x.npy"), _nothing, "--compressed"),

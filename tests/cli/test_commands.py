@@ -94,6 +94,13 @@ def test_curve_predicts_and_measures(shell: Shell) -> None:
     assert "predicted loss" in shell.out
 
 
+def test_what_a_model_prints_stays_out_of_json(shell: Shell) -> None:
+    assert shell("curve", "nets.py:talks", "--data", "x.npy", "--points", "2", "--json") == 0
+    assert json.loads(shell.out)["points"]
+    assert "hello" in shell.err
+    assert "no --weights" in shell.err
+
+
 def test_the_demo_speaks_to_machines(shell: Shell) -> None:
     assert shell("demo", "--out", "first", "--json") == 0
     found = json.loads(shell.out)

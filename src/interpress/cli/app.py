@@ -124,7 +124,7 @@ def inspect(
 ) -> None:
     """Show the channel spaces: what can shrink, what is frozen and why.
 
-    Example: interpress inspect nets.py:vgg16 --shape 3,32,32
+    Example: interpress inspect nets.py:VGG16 --shape 3,32,32
     """
     from interpress.cli import commands
     from interpress.cli.inputs import Source
@@ -177,7 +177,7 @@ def compress(
 ) -> None:
     """Make a network smaller and write it to a folder, with a report to look at.
 
-    Example: interpress compress nets.py:vgg16 --weights vgg16.safetensors
+    Example: interpress compress nets.py:VGG16 --weights vgg16.safetensors
     --data photos/ --preset cifar10 --flops 0.5 --out half
     """
     from interpress.cli import commands
@@ -235,7 +235,7 @@ def evaluate(
     Labels are used where the data have them: a column or array named label, or one folder
     per class.
 
-    Example: interpress evaluate nets.py:vgg16 --weights vgg16.safetensors
+    Example: interpress evaluate nets.py:VGG16 --weights vgg16.safetensors
     --compressed half --data test.parquet --preset cifar10
     """
     from interpress.cli import commands
@@ -289,7 +289,7 @@ def curve(
 ) -> None:
     """Show the trade-off over budgets, predicted from one pass over the data.
 
-    Example: interpress curve nets.py:vgg16 --weights vgg16.safetensors
+    Example: interpress curve nets.py:VGG16 --weights vgg16.safetensors
     --data photos/ --preset cifar10
     """
     from interpress.cli import commands

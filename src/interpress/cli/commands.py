@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ from interpress.budget import Budget
 from interpress.cli.inputs import Source
 from interpress.cli.loading import checked_device, load_model
 from interpress.comparison import Agreement
-from interpress.errors import ArgumentError
+from interpress.data import Calibration
+from interpress.errors import ArgumentError, DataError, InterpressError, StorageError
 
 
 def inspect(
@@ -34,12 +37,11 @@ def inspect(
     if (source is None) == (shape is None):
         raise ArgumentError("give one of --data and --shape, so that the network can be run")
     example = _of_shape(shape, device) if shape is not None else None
-    model = load_model(name, arguments, weights, device)
-    if source is not None:
-        from interpress.data import Calibration
-
-        example = Calibration(source.open(), model).first()
-    spaces = interpress.find_spaces(model, example, freeze=exclude or ())
+    with _aside(as_json):
+        model = load_model(name, arguments, weights, device, judged=False)
+        if source is not None:
+            example = Calibration(source.open(), model).first()
+        spaces = interpress.find_spaces(model, example, freeze=exclude or ())
     if not as_json:
         print(spaces)
         return
@@ -87,13 +89,17 @@ def compress(
     """Compress a network and write the folder."""
     Budget.of(budgets)
     checked_target(out, force, "pass --force")
-    model = load_model(name, arguments, weights, device)
-    data = source.open()
-    judged = None if evaluation is None else evaluation.open()
-    asked: dict[str, Any] = {**budgets, **options}
-    result = interpress.compress(model, data, **asked)
-    given = None if judged is None else _with_labels(judged)
-    result.save(out, overwrite=force, report=True, evaluation=given)
+    with _aside(as_json):
+        model = load_model(name, arguments, weights, device)
+        data = source.open()
+        given = None
+        if evaluation is not None:
+            given = _with_labels(evaluation.open())
+            first = next(iter(given))
+            _compared(model, model, [first], None, evaluation.path)  # before the long part
+        asked: dict[str, Any] = {**budgets, **options}
+        result = interpress.compress(model, data, **asked)
+        result.save(out, overwrite=force, report=True, evaluation=given)
     if as_json:
         held = result.agreement
         _print_json(
@@ -105,8 +111,31 @@ def compress(
             }
         )  # fmt: skip
         return
-    print(result.summary())
-    print(f"Saved to {out}; the page to look at is {out / PAGE}")
+    try:
+        print(result.summary())
+        print(f"Saved to {out}; the page to look at is {out / PAGE}", flush=True)
+    except OSError as error:
+        raise StorageError(
+            f"the result is in {out}, but standard output cannot be written ({error.strerror})"
+        ) from error
+
+
+def _compared(first: nn.Module, second: nn.Module, data: Any, labels: Any, path: Path) -> Agreement:
+    """Agreement, or a word about data that do not fit."""
+    try:
+        return interpress.agreement(first, second, data, labels=labels)
+    except InterpressError:
+        raise
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise DataError(
+            f"the network cannot run on {path} ({str(error).splitlines()[0]}); prepare it as the "
+            "network expects: --size, --gray, --key, --length"
+        ) from error
+
+
+def _aside(as_json: bool) -> contextlib.AbstractContextManager[Any]:
+    """What a model prints goes elsewhere, where standard output is for a machine."""
+    return contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
 
 
 def _with_labels(data: Any) -> Any:
@@ -139,15 +168,16 @@ def evaluate(
         raise ArgumentError("give one of --compressed FOLDER and --other MODEL to compare with")
     if other is None and other_weights is not None:
         raise ArgumentError("--other-weights belongs to --other; leave it out")
-    first = load_model(name, arguments, weights, device)
-    second: nn.Module
-    if compressed is not None:
-        second = interpress.load(compressed, first)
-    else:
-        assert other is not None
-        second = load_model(other, arguments, other_weights, device)
-    data = source.open()
-    found = interpress.agreement(first, second, data, labels=data.labels())
+    with _aside(as_json):
+        first = load_model(name, arguments, weights, device)
+        second: nn.Module
+        if compressed is not None:
+            second = interpress.load(compressed, first)
+        else:
+            assert other is not None
+            second = load_model(other, arguments, other_weights, device)
+        data = source.open()
+        found = _compared(first, second, data, data.labels(), source.path)
     if as_json:
         _print_json(_plain(found))
         return
@@ -175,16 +205,16 @@ def curve(
     as_json: bool,
 ) -> None:
     """Print the trade-off."""
-    model = load_model(name, arguments, weights, device)
-    analysis = interpress.analyze(model, source.open(), exclude=exclude, seed=seed)
-    found = analysis.curve(method=method, points=points)
     rows: list[dict[str, Any]] = []
-    for point in found:
-        row: dict[str, Any] = {"flops": point.flops, "params": point.params, "loss": point.loss}
-        if measure:
-            result = analysis.compress(flops=min(1.0, point.flops + 1e-9), method=method)
-            row["agreement"] = None if result.agreement is None else _plain(result.agreement)
-        rows.append(row)
+    with _aside(as_json):
+        model = load_model(name, arguments, weights, device)
+        analysis = interpress.analyze(model, source.open(), exclude=exclude, seed=seed)
+        for point in analysis.curve(method=method, points=points):
+            row: dict[str, Any] = {"flops": point.flops, "params": point.params, "loss": point.loss}
+            if measure:
+                result = analysis.compress(flops=min(1.0, point.flops + 1e-9), method=method)
+                row["agreement"] = None if result.agreement is None else _plain(result.agreement)
+            rows.append(row)
     if as_json:
         _print_json({"method": method, "points": rows})
         return

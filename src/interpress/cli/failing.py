@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -17,7 +20,18 @@ def guarded(app: typer.Typer, arguments: list[str]) -> int:
     """Run a command; `--debug`, anywhere, shows tracebacks."""
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
-    warnings.showwarning = _warned
+    warnings.showwarning = warn
+    for stream in (sys.stdout, sys.stderr):  # a terminal that knows ASCII alone still gets a table
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    interrupted: list[int] = []
+
+    def remember(number: int, frame: Any) -> None:
+        interrupted.append(number)
+        raise KeyboardInterrupt
+
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, remember) if main else None
     try:
         status = app(arguments, standalone_mode=False)
     except KeyboardInterrupt:
@@ -25,7 +39,12 @@ def guarded(app: typer.Typer, arguments: list[str]) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
+        if interrupted:  # whatever it broke on its way
+            return _say("interrupted; nothing was written", INTERRUPTED)
         return _explained(error)
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, before)
     if status == INTERRUPTED:  # the parser of options catches it first
         return _say("interrupted; nothing was written", INTERRUPTED)
     return status if isinstance(status, int) else 0
@@ -54,5 +73,6 @@ def _say(message: str, status: int) -> int:
     return status
 
 
-def _warned(message: Any, *_: Any, **__: Any) -> None:
+def warn(message: Any, *_: Any, **__: Any) -> None:
+    """One line that does not stop anything."""
     print("warning: " + " ".join(str(message).split()), file=sys.stderr)

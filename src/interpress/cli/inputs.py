@@ -52,10 +52,10 @@ class Source:
 
     def open(self) -> Batches:
         """The examples, drawn and prepared."""
-        if self.batch < 1 or self.limit < 0:
-            raise ArgumentError(
-                f"--batch {self.batch} --limit {self.limit}; give at least 1 and 0 (all)"
-            )
+        if self.batch < 1:
+            raise ArgumentError(f"--batch {self.batch}; give at least 1")
+        if self.limit < 0:
+            raise ArgumentError(f"--limit {self.limit}; give a number of examples, or 0 for all")
         if not self.path.exists():
             raise StorageError(f"{self.path} does not exist; give the path of your data")
         kind = _open(self)
@@ -126,6 +126,17 @@ def _open(source: Source) -> Kind:
     path, suffix = source.path, source.path.suffix.lower()
     if path.is_dir():
         return ImageFolder(path, Preparing.of(source))
+    if suffix == ".parquet":
+        return Parquet(path, source.key, Preparing.of(source))
+    options = {
+        "--size": source.size, "--mean": source.mean, "--std": source.std,
+        "--preset": source.preset, "--gray": source.gray or None,
+    }  # fmt: skip
+    for flag, value in options.items():
+        if value is not None:
+            raise ArgumentError(
+                f"{flag} prepares images, but {path} holds what the model is given; leave it out"
+            )
     if suffix in (".npy", ".npz"):
         return _arrays(path, _numpy(path), source.key)
     if suffix == ".safetensors":
@@ -133,8 +144,6 @@ def _open(source: Source) -> Kind:
             return _arrays(path, load_file(path), source.key)
         except (SafetensorError, OSError) as error:
             raise StorageError(f"{path} cannot be read ({error}); save it again") from error
-    if suffix == ".parquet":
-        return Parquet(path, source.key, Preparing.of(source))
     if suffix in (".txt", ".text"):
         return Lines(path, source.tokenizer or Path(source.model), source.length)
     if suffix in IMAGES:
@@ -170,8 +179,8 @@ def _numpy(path: Path) -> dict[str, Tensor]:
         return {name: torch.from_numpy(np.ascontiguousarray(own)) for name, own in arrays.items()}
     except (ValueError, OSError, TypeError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise StorageError(
-            f"{path} is no file of plain arrays ({type(error).__name__}: {error}); save it with "
-            "numpy.save, without objects"
+            f"{path} is no file of plain arrays ({type(error).__name__}: {error}); save arrays of "
+            "numbers with numpy.save or numpy.savez"
         ) from error
 
 
@@ -189,6 +198,8 @@ def _arrays(path: Path, found: dict[str, Tensor], key: str | None) -> Arrays:
             f"{path} holds an array of shape {tuple(values.shape)}; give examples along the first "
             "dim and features along others"
         )
+    if values.is_complex():
+        raise DataError(f"{path} holds complex numbers; give real ones")
     if values.is_floating_point() and not bool(values.isfinite().all()):
         raise DataError(f"{path} holds NaN or Inf; drop those examples")
     if values.dtype == torch.uint8:
@@ -199,6 +210,8 @@ def _arrays(path: Path, found: dict[str, Tensor], key: str | None) -> Arrays:
     label = next((found[name] for name in LABELS if name in found), None)
     if label is not None and (label.ndim != 1 or len(label) != len(values)):
         raise DataError(f"{path}: labels of shape {tuple(label.shape)} for {len(values)} examples")
+    if label is not None and (label.is_floating_point() or bool((label < 0).any())):
+        raise DataError(f"{path}: labels must be whole numbers from 0; drop them, or mend them")
     return Arrays(values, None if label is None else label.long())
 
 

@@ -16,19 +16,32 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from interpress.cli.failing import warn
 from interpress.errors import ArgumentError, DataError, StorageError
 
 
 def load_model(
-    name: str, arguments: list[str] | None, weights: Path | None, device: str
+    name: str,
+    arguments: list[str] | None,
+    weights: Path | None,
+    device: str,
+    *,
+    judged: bool = True,
 ) -> nn.Module:
-    """The network that a name stands for, with its weights, ready to evaluate."""
+    """The network that a name stands for, with its weights, ready to evaluate.
+
+    `judged` says that its outputs matter, so that missing weights are worth a word.
+    """
     where = checked_device(device)
+    if not name:
+        raise ArgumentError("MODEL is empty; give package.module:function or file.py:function")
     folder = Path(name)
     if folder.is_dir():
         model = _hugging_face(folder, arguments)
     else:
         model = _built(name, keywords(arguments))
+        if weights is None and judged:
+            warn(f"no --weights for {name}: it is used as the function builds it, trained or not")
     if weights is not None:
         _set_weights(model, read_weights(weights), weights)
     return model.to(where).eval()
@@ -39,6 +52,8 @@ def checked_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
+        if device.type == "meta":
+            raise RuntimeError("it holds no numbers")
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ArgumentError(
@@ -71,7 +86,7 @@ def _built(name: str, options: dict[str, Any]) -> nn.Module:
     factory = _factory(place, attribute)
     try:
         model = factory(**options)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ArgumentError(
             f"{name} failed ({type(error).__name__}: {error}); check --model-arg, or call it in "
             "Python to see why"
@@ -88,14 +103,15 @@ def _factory(place: str, attribute: str) -> Callable[..., Any]:
         module = _module(place)
     except ArgumentError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ArgumentError(
-            f"{place} cannot be imported ({type(error).__name__}: {error}); run from the folder it "
-            "lives in, or install it"
+            f"{place} cannot be imported ({type(error).__name__}: {error}); mend it, run from the "
+            "folder it lives in, or install what it needs"
         ) from error
     factory = getattr(module, attribute, None)
     if factory is None:
-        known = [name for name in vars(module) if not name.startswith("_")][:6]
+        own = {n: v for n, v in vars(module).items() if not n.startswith("_") and callable(v)}
+        known = [*own][:6] + ["..."] * (len(own) > 6)
         raise ArgumentError(f"{place} has no {attribute!r}; it has {', '.join(known) or 'nothing'}")
     if not callable(factory):
         raise ArgumentError(f"{place}:{attribute} is a {type(factory).__name__}, not a function")
@@ -138,7 +154,7 @@ def _hugging_face(folder: Path, arguments: list[str] | None) -> nn.Module:
     except Exception as error:
         raise StorageError(
             f"{folder} cannot be loaded ({type(error).__name__}: {str(error).splitlines()[0]}); it "
-            "needs config.json and model.safetensors"
+            "needs a valid config.json and model.safetensors"
         ) from error
 
 
