@@ -30,20 +30,7 @@ def save_tensors(
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     stamp = {"interpress": kind, "version": str(FORMAT_VERSION)}
     metadata = {**stamp, **fields, "sha256": _digest(plain, {**stamp, **fields})}
-    beside = target.parent / f".{uuid.uuid4().hex}.tmp"
-    try:
-        with open(beside, "xb") as file:
-            file.write(save(plain, metadata))
-        if target.is_file():
-            beside.chmod(target.stat().st_mode & 0o777)
-        os.replace(beside, target)
-    except OSError as error:
-        raise StorageError(
-            f"cannot write {target}: {error.strerror}; nothing was changed. Choose a folder that "
-            "exists, is writable and has room"
-        ) from error
-    finally:
-        beside.unlink(missing_ok=True)
+    _place(target, save(plain, metadata))
 
 
 def save_text(path: str | os.PathLike[str], text: str, *, overwrite: bool = False) -> None:
@@ -51,9 +38,17 @@ def save_text(path: str | os.PathLike[str], text: str, *, overwrite: bool = Fals
     target = Path(os.path.realpath(path))
     if target.exists() and not overwrite:
         raise StorageError(f"{target} exists; pass overwrite=True to replace it")
+    _place(target, text.encode())
+
+
+def _place(target: Path, data: bytes) -> None:
+    """Write beside, then move into place."""
     beside = target.parent / f".{uuid.uuid4().hex}.tmp"
     try:
-        beside.write_text(text, encoding="utf-8")
+        with open(beside, "xb") as file:
+            file.write(data)
+        if target.is_file():
+            beside.chmod(target.stat().st_mode & 0o777)
         os.replace(beside, target)
     except OSError as error:
         raise StorageError(

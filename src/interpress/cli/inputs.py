@@ -93,11 +93,6 @@ class Batches:
         self._room = _CACHED
         self.count = len(chosen)
 
-    @property
-    def labelled(self) -> bool:
-        """Whether labels are known."""
-        return self._kind.labels is not None
-
     def labels(self) -> Tensor | None:
         """One label per example, in order."""
         own = self._kind.labels
