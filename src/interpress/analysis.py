@@ -54,6 +54,7 @@ class Analysis:
         selection: str | None = None,
         allocation: str | None = None,
         refit: bool | None = None,
+        correct: bool | None = None,
         recompute: bool = False,
         step: float = 0.05,
         round_to: int = 1,
@@ -66,9 +67,7 @@ class Analysis:
             "agreement": agreement, "error": error, "width": width,
         }  # fmt: skip
         budget = Budget.of(given)
-        if budget.kind == "error" and refit is None:
-            refit = False  # the certificate is about T, which a refit replaces
-        chosen = method_of(method).with_parts(selection, allocation, refit)
+        chosen = checked_method(method, selection, allocation, refit, correct, budget)
         limits = checked_limits(round_to, min_width)
         job = _Job(
             self._knowledge, budget, chosen, limits, checked_step(step), self.seed, self.memory
@@ -90,7 +89,7 @@ class Analysis:
         """The predicted trade-off from the whole network down to the smallest; costs no data."""
         if not is_whole(points) or points < 2:
             raise ArgumentError(f"points={points!r}; give a whole number of at least 2")
-        chosen = method_of(method).with_parts(selection, allocation, None)
+        chosen = method_of(method).with_parts(selection, allocation)
         limits = checked_limits(round_to, min_width)
         with bars(progress) as places:
             return trade_off(self._knowledge, chosen, limits, points, places)
@@ -125,6 +124,25 @@ def checked_limits(round_to: int, min_width: int) -> Limits:
         if not is_whole(value) or value < 1:
             raise ArgumentError(f"{name}={value!r}; give a whole number of at least 1")
     return Limits(int(round_to), int(min_width))
+
+
+def checked_method(
+    name: str,
+    selection: str | None,
+    allocation: str | None,
+    refit: bool | None,
+    correct: bool | None,
+    budget: Budget,
+) -> Method:
+    """The method with the parts that were asked for, or why they do not go together."""
+    if budget.kind == "error":
+        if correct is False:
+            raise ArgumentError(
+                "error= certifies how well T stands in for what is dropped, and correct=False "
+                "leaves T out; ask for flops= or width=, or leave correct alone"
+            )
+        refit = bool(refit)  # the certificate is about T, which a refit replaces
+    return method_of(name).with_parts(selection, allocation, refit, correct)
 
 
 def checked_step(step: float) -> float:
@@ -230,7 +248,7 @@ class _Job:
 
     def _tried(self, widths: Widths, places: Bars) -> tuple[Result, float, bool]:
         if self.budget.kind == "latency":
-            plain = self.method.with_parts(None, None, False)
+            plain = self.method.with_parts(refit=False)
             quick = build(self.knowledge, widths, plain, places)
             example = next(iter(self.knowledge.data().batches()))
             ratio = latency_ratio(quick.model, self.knowledge.model, example)

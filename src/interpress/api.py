@@ -7,7 +7,13 @@ from typing import Any
 
 from torch import nn
 
-from interpress.analysis import Analysis, check_memory, checked_limits, checked_step
+from interpress.analysis import (
+    Analysis,
+    check_memory,
+    checked_limits,
+    checked_method,
+    checked_step,
+)
 from interpress.budget import Budget
 from interpress.calibrate import calibrate
 from interpress.data import Calibration, Forward
@@ -17,7 +23,6 @@ from interpress.graph.capture import untouched, unwrap
 from interpress.graph.spaces import Spaces
 from interpress.judge import Kind, judge_of
 from interpress.knowledge import Knowledge
-from interpress.methods.registry import method_of
 from interpress.progress import bars
 from interpress.result import Result
 
@@ -71,7 +76,7 @@ def _analyzed(
             seed=seed,
             done=lambda examples: advance(1),
         )
-    knowledge = Knowledge(spaces, seen, data, judge_of(network, example, kind))
+    knowledge = Knowledge(spaces, seen, data, judge_of(network, example, kind), seed)
     return Analysis(knowledge, seed=seed, memory=memory)
 
 
@@ -89,6 +94,7 @@ def compress(
     selection: str | None = None,
     allocation: str | None = None,
     refit: bool | None = None,
+    correct: bool | None = None,
     recompute: bool = False,
     step: float = 0.05,
     exclude: Sequence[str] = (),
@@ -111,7 +117,8 @@ def compress(
     iterable of tensors, tuples (inputs first, labels ignored) or dicts; `forward(model, batch)`
     calls the model where it must be called in another way. One example of five is held out and
     never fitted to. `method` is "preserve", "iterative-id" or "constant-id"; `selection`,
-    `allocation` and `refit` replace one part of it; `step`, `recompute` belong to "iterative-id".
+    `allocation` and `refit` replace one part of it, `correct=False` drops channels without making
+    up for them (as baselines do); `step`, `recompute` belong to "iterative-id".
     `exclude` names layers to leave alone (patterns), `round_to` makes widths multiples, `min_width`
     bounds them below, `memory` (GiB) bounds what the refit holds at once, `kind` says what the
     output means where its shape does not. The model is left as it was.
@@ -120,10 +127,10 @@ def compress(
         "flops": flops, "params": params, "latency": latency,
         "agreement": agreement, "error": error, "width": width,
     }  # fmt: skip
-    Budget.of(options)  # say what is wrong before anything is run
+    budget = Budget.of(options)  # say what is wrong before anything is run
     checked_limits(round_to, min_width)
     checked_step(step)
-    chosen = method_of(method).with_parts(selection, allocation, refit)
+    chosen = checked_method(method, selection, allocation, refit, correct, budget)
     analysis = analyze(
         model,
         calibration,
@@ -141,6 +148,7 @@ def compress(
         selection=selection,
         allocation=allocation,
         refit=refit,
+        correct=correct,
         recompute=recompute,
         step=step,
         round_to=round_to,

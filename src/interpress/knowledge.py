@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from interpress import allocate
-from interpress.calibrate import Statistics
+from interpress.calibrate import Statistics, dense_readers, shrinkable_taps
 from interpress.comparison import Agreement, Tally, output_of
 from interpress.data import Calibration, merged
 from interpress.errors import ArgumentError
 from interpress.graph.graph import Example
+from interpress.graph.sites import operand_of
 from interpress.graph.spaces import Spaces
+from interpress.graph.taps import Tap
 from interpress.judge import Judge
 from interpress.methods.registry import Method, Order, order_of
-from interpress.profile import Profile, profiles_of
+from interpress.profile import Look, Profile, columns_of, profiles_of
 from interpress.progress import Bars, bars
 from interpress.sensitivity import Measured, factor_of, measure_effects
 
 _EXAMPLES_FOR_EFFECTS = 32
+_EXAMPLES_TO_LOOK_AT = 128
 _MEMORY_FOR_EFFECTS = 2**30
 _CERTAIN = 0.01  # mean doubt under which calibration data look like training data
 
@@ -35,8 +39,14 @@ class Knowledge:
     """What is known about a model after calibration; everything below is computed when asked."""
 
     def __init__(
-        self, spaces: Spaces, seen: Statistics, calibration: Calibration | None, judge: Judge
+        self,
+        spaces: Spaces,
+        seen: Statistics,
+        calibration: Calibration | None,
+        judge: Judge,
+        seed: int = 0,
     ) -> None:
+        self.seed = seed
         self.spaces, self.seen, self.calibration, self.judge = spaces, seen, calibration, judge
         self._orders: dict[str, dict[str, Order]] = {}
         self.effects: dict[str, Measured] = {}
@@ -57,7 +67,8 @@ class Knowledge:
     @cached_property
     def profiles(self) -> dict[str, Profile]:
         """Per shrinkable space, how it is read."""
-        return {n: p for n, p in profiles_of(self.spaces, self.seen).items() if p.readings}
+        found = profiles_of(self.spaces, self.seen, self._look, self.seed)
+        return {name: profile for name, profile in found.items() if profile.readings}
 
     def orders(self, selection: str, places: Bars) -> dict[str, Order]:
         """Per shrinkable space, its channels in order of importance."""
@@ -68,6 +79,7 @@ class Knowledge:
                     found[name] = order_of(profile, selection)
                     advance(1)
             self._orders[selection] = found
+            self.__dict__.pop("_operands", None)  # large, and nobody looks twice
         return self._orders[selection]
 
     def orders_of(self, method: Method) -> dict[str, Order]:
@@ -142,6 +154,30 @@ class Knowledge:
             stacklevel=2,
         )
 
+    def _look(self, name: str) -> Look:
+        tap = self.spaces.taps[name]
+        dense = dense_readers(self.spaces, [tap]).get(name)
+        weight = None if dense is None else self.spaces.graph.parameters()[dense.weight]
+        units = partial(columns_of, self.spaces, tap=tap)
+        return Look(self._operands[name], tap, units, dense, weight)
+
+    @cached_property
+    def _operands(self) -> dict[str, Tensor]:
+        """What every tap's first reader gets on a few examples."""
+        taps = shrinkable_taps(self.spaces)
+        sites: dict[fx.Node, list[Tap]] = {}
+        for tap in taps:
+            sites.setdefault(tap.sites[0].op.node, []).append(tap)
+        found: dict[str, Tensor] = {}
+
+        def watch(node: fx.Node, args: Any, kwargs: Any) -> Any:
+            for tap in sites.get(node, ()):
+                found[tap.name] = operand_of(node, args, kwargs, tap.sites[0]).clone()
+            return args, kwargs
+
+        self.spaces.graph.run(self._few(_EXAMPLES_TO_LOOK_AT), watch=watch)
+        return found
+
     def _measured(self, orders: Mapping[str, Order], places: Bars) -> Measured:
         example = self._few()
         with places.job("measuring spaces", len(orders)) as advance:
@@ -149,9 +185,9 @@ class Knowledge:
                 self.spaces, orders, self.seen.factors, example, self.judge, lambda: advance(1)
             )
 
-    def _few(self) -> Example:
+    def _few(self, wanted: int = _EXAMPLES_FOR_EFFECTS) -> Example:
         per_example = max(1, self.spaces.cost().activation_bytes // captured_examples(self.spaces))
-        count = max(2, min(_EXAMPLES_FOR_EFFECTS, _MEMORY_FOR_EFFECTS // per_example))
+        count = max(2, min(wanted, _MEMORY_FOR_EFFECTS // per_example))
         return merged(list(self.data().batches("fit", limit=count)))
 
 

@@ -82,7 +82,7 @@ def load_analysis(
         calibration.check_stable()
         example = calibration.first()
     spaces = _the_same(find_spaces(network, example), sizes, path)
-    knowledge = Knowledge(spaces, seen, calibration, judge)
+    knowledge = Knowledge(spaces, seen, calibration, judge, seed)
     if calibration is not None:  # perhaps other data than those it was made from
         knowledge.fit_examples = calibration.count("fit")
     knowledge.effects = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from interpress.calibrate import Statistics
+from interpress.errors import ArgumentError
 from interpress.graph.following import arguments_of, batch_norm_after
 from interpress.graph.spaces import ChannelSpace, Spaces
 from interpress.graph.taps import Absorber, Tap
@@ -17,6 +19,7 @@ from interpress.linalg.elimination import Reader
 from interpress.linalg.factor import RFactor, safe_cholesky
 from interpress.linalg.ordering import Ordering
 from interpress.linalg.orderings import order_as_given
+from interpress.patches import Dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +73,84 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
+class Look:
+    """What one tap's reader gets on some examples."""
+
+    operand: Tensor
+    tap: Tap
+    units: Callable[[ChannelSpace], Tensor] = field(repr=False)
+    """Per column of the tap, the unit of a space it belongs to, or -1."""
+    dense: Dense | None
+    """The reader, where it is one plain dense layer."""
+    weight: Tensor | None
+    """Its weight."""
+
+    def columns(self) -> Tensor:
+        """`Z`: rows by columns."""
+        return self.tap.columns(self.operand, self.tap.sites[0])
+
+    def maps(self) -> Tensor:
+        """(examples, columns, height, width): what a channel is on one example, as a picture."""
+        site, shape = self.tap.sites[0], self.operand.shape
+        rest = [shape[dim] for dim in range(len(shape)) if dim not in site.dims]
+        examples = rest[0] if site.fold is None else 1
+        apart = self.columns().reshape(examples, -1, self.tap.size).mT
+        return apart.unflatten(2, rest[1:] if len(rest) == 3 and site.fold is None else (-1, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Making:
+    """The weights that make and carry the units of one space."""
+
+    space: ChannelSpace
+    _spaces: Spaces = field(repr=False)
+    _parameters: Mapping[str, Tensor] = field(repr=False)
+
+    def filters(self) -> list[Tensor]:
+        """Per producer, one row of weights per unit."""
+        return [rows for name in self.space.producers for rows in self._rows(name)]
+
+    def scales(self) -> list[Tensor]:
+        """Per normalization that carries the space, the scale of every unit."""
+        modules = self._spaces.graph.model
+        found = []
+        for name in self.space.carriers:
+            owner, _, attribute = name.rpartition(".")
+            if attribute == "weight" and hasattr(modules.get_submodule(owner), "running_var"):
+                found += [rows.reshape(-1) for rows in self._rows(name)]
+        return found
+
+    def _rows(self, name: str) -> list[Tensor]:
+        """A weight as one row per unit, for every dim along which the units are counted."""
+        weight = self._parameters[name].detach().double().cpu()
+        found = []
+        for layer in self._spaces.trace.weights[name].channels():
+            if len(layer.support) != 1:
+                continue
+            units = units_of(self._spaces, self.space, layer.labels.reshape(-1))
+            counts = torch.bincount(units[units >= 0], minlength=self.space.size)
+            if bool((counts == counts[0]).all()) and int(counts[0]):
+                own = torch.argsort(torch.where(units >= 0, units, self.space.size), stable=True)
+                rows = weight.movedim(layer.support[0], 0)[own[: int(counts.sum())]]
+                found.append(rows.reshape(self.space.size, -1))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class Profile:
     """A shrinkable space with everything that reads it."""
 
     space: ChannelSpace
     readings: tuple[Reading, ...]
+    making: Making
+    look: Callable[[str], Look] = field(repr=False)
+    """What stands at a tap on some calibration examples; needs the data themselves."""
+    seed: int = 0
+
+    def generator(self) -> torch.Generator:
+        """Random numbers of this space's own."""
+        own = zlib.crc32(self.space.name.encode())
+        return torch.Generator().manual_seed(own + self.seed)
 
     @property
     def in_blocks(self) -> bool:
@@ -117,7 +193,9 @@ class Profile:
         return min(reading.factor.rows for reading in self.readings)
 
 
-def profiles_of(spaces: Spaces, seen: Statistics) -> dict[str, Profile]:
+def profiles_of(
+    spaces: Spaces, seen: Statistics, look: Callable[[str], Look] | None = None, seed: int = 0
+) -> dict[str, Profile]:
     """The profile of every shrinkable space."""
     parameters = spaces.graph.parameters()
     weights = cache(lambda name: reading_weights(spaces, spaces.taps[name], parameters))
@@ -127,19 +205,33 @@ def profiles_of(spaces: Spaces, seen: Statistics) -> dict[str, Profile]:
             _reading(spaces, space, name, seen, partial(weights, name), parameters)
             for name in space.taps
         ]
-        found[space.name] = Profile(space, tuple(r for r in readings if r is not None))
+        measured = tuple(reading for reading in readings if reading is not None)
+        making = Making(space, spaces, parameters)
+        found[space.name] = Profile(space, measured, making, look or _blind, seed)
     return found
+
+
+def _blind(tap: str) -> Look:
+    raise ArgumentError(
+        f"this selection looks at activations ({tap!r}), and there are no data to look at here; "
+        "choose another one, as selection='weights'"
+    )
 
 
 def columns_of(spaces: Spaces, space: ChannelSpace, tap: Tap) -> Tensor:
     """Per column of a tap, the unit of a space it belongs to, or -1."""
+    return units_of(spaces, space, tap.labels)
+
+
+def units_of(spaces: Spaces, space: ChannelSpace, labels: Tensor) -> Tensor:
+    """Per label, the unit of a space it belongs to, or -1."""
     membership, index = spaces.membership, spaces.index(space)
     where, unit = (
         (membership.head_space, membership.head)
         if space.heads
         else (membership.space, membership.unit)
     )
-    return torch.where(where[tap.labels] == index, unit[tap.labels], -1)
+    return torch.where(where[labels] == index, unit[labels], -1)
 
 
 def _reading(

@@ -6,7 +6,8 @@ surgery, refit) is shared. To add one, write a file in this folder with one func
     @selection("random")
     def random(profile: Profile) -> Chosen: ...
 
-A method is an ordering, an allocation (`interpress.allocate`) and whether to refit.
+A method is an ordering, an allocation (`interpress.allocate`), whether the readers of dropped
+channels are corrected by `T`, and whether to refit.
 """
 
 from __future__ import annotations
@@ -82,6 +83,15 @@ class Order:
         return self.units[:k].sort().values
 
 
+def ranked(scores: Tensor) -> Chosen:
+    """Units by one number each, largest first; `proxy` is the share of the next one."""
+    values = scores.detach().double().cpu()
+    units = torch.argsort(values, descending=True, stable=True)
+    sizes = values[units].abs()
+    proxy = torch.cat([sizes / sizes.max().clamp(min=1e-300), torch.zeros(1)])
+    return Chosen(units, proxy)
+
+
 def order_of(profile: Profile, name: str) -> Order:
     """The order of one space by the selection of this name."""
     chosen = selections()[name](profile)
@@ -116,9 +126,15 @@ class Method:
     selection: str
     allocation: str
     refit: bool
+    correct: bool = True
+    """Whether readers absorb `T`; without it they just lose the dropped channels."""
 
     def with_parts(
-        self, selection: str | None, allocation: str | None, refit: bool | None
+        self,
+        selection: str | None = None,
+        allocation: str | None = None,
+        refit: bool | None = None,
+        correct: bool | None = None,
     ) -> Method:
         """The same method with some parts replaced."""
         known = {"selection": list(selections()), "allocation": list(ALLOCATIONS)}
@@ -132,6 +148,7 @@ class Method:
             selection=selection or self.selection,
             allocation=allocation or self.allocation,
             refit=self.refit if refit is None else refit,
+            correct=self.correct if correct is None else correct,
         )
 
 

@@ -1,0 +1,22 @@
+"""Baseline: batch-norm scales, the criterion of network slimming (Liu et al., ICCV 2017).
+
+Network slimming trains with an L1 penalty on these scales first; the networks compared here were
+trained without one.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from interpress.methods.magnitude import filter_norms
+from interpress.methods.registry import Chosen, ranked, selection
+from interpress.profile import Profile
+
+
+@selection("bn-scale")
+def bn_scale(profile: Profile) -> Chosen:
+    """Channels with the largest scale stay; a space without batch norm goes by its weights."""
+    scales = profile.making.scales()
+    if not scales:
+        return ranked(filter_norms(profile, 1))
+    return ranked(torch.stack([s.abs() / s.abs().mean().clamp(min=1e-300) for s in scales]).sum(0))
