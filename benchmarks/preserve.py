@@ -35,7 +35,7 @@ from rich.progress import track
 from torch import Tensor, nn
 
 import interpress
-from benchmarks.cifar import Images, load_cifar
+from benchmarks.data.cifar import Images, load_cifar
 from benchmarks.linalg import RESULTS, machine
 from benchmarks.networks import NETWORKS, load_network
 from interpress.graph.graph import Example

@@ -1,0 +1,1 @@
+"""Real data, read from the files people have them in."""

@@ -1,0 +1,1 @@
+"""One file per experiment: its jobs, its tables, its plots."""

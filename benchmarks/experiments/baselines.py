@@ -1,0 +1,156 @@
+"""CIFAR-10 at half of the FLOPs, before any training: ours, the paper's, baselines, Torch-Pruning.
+
+Baselines go through the same surgery, budget (a constant fraction of every layer) and judgement:
+without any correction, with the interpolation `T`, and with `T` and the refit. On ResNet-56 they
+and the paper's methods shrink block interiors only, as published; so does one row of `preserve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import interpress
+from benchmarks import peers
+from benchmarks.experiment import Job, Report, Row, Setting
+from benchmarks.subjects import Subject, names, subject
+from benchmarks.tables import half_width, spread, table
+
+ABOUT = "CIFAR-10 at half of the FLOPs: baselines with and without correction, Torch-Pruning"
+BASELINES = ("random", "l1", "l2", "soft", "fpgm", "bn-scale", "thinet", "hrank", "pfp")
+CORRECTIONS: dict[str, dict[str, Any]] = {
+    "none": {"correct": False, "refit": False},
+    "T": {"refit": False},
+    "T + refit": {"refit": True},
+}
+KEEP = 0.5
+
+
+def jobs(setting: Setting) -> Iterator[Job]:
+    """One per network and seed."""
+    for name in names(setting):
+        for seed in setting.draws(3):
+            yield Job(f"{name}/{seed}", partial(_one, setting, name, seed))
+
+
+def _one(setting: Setting, name: str, seed: int) -> list[Row]:
+    one = subject(setting, name)
+    calibration, judging = one.split(seed)
+    rows: list[Row] = []
+
+    def add(method: str, correction: str, smaller: Any) -> None:
+        about = {"network": name, "seed": seed, "method": method, "correction": correction}
+        rows.append(about | one.judged(smaller, judging))
+
+    whole = interpress.analyze(one.model, calibration, seed=seed, progress=False)
+    add("preserve", "T + refit", whole.compress(flops=KEEP, progress=False).model)
+    inner = whole
+    if one.streams:
+        inner = interpress.analyze(
+            one.model, calibration, seed=seed, exclude=one.streams, progress=False
+        )
+        smaller = inner.compress(flops=KEEP, progress=False).model
+        add("preserve, interiors only", "T + refit", smaller)
+    for method in ("iterative-id", "constant-id"):
+        add(method, "T", inner.compress(flops=KEEP, method=method, progress=False).model)
+    for selection in setting.track(BASELINES, f"{name}, seed {seed}"):
+        for label, parts in CORRECTIONS.items():
+            result = inner.compress(
+                flops=KEEP, selection=selection, allocation="constant", progress=False, **parts
+            )
+            add(selection, label, result.model)
+    if peers.available():
+        _peers(one, calibration, add)
+    return rows
+
+
+def _peers(one: Subject, calibration: Any, add: Any) -> None:
+    example = calibration[:2].to(next(one.model.parameters()).device)
+    for importance in peers.IMPORTANCES:
+        smaller = peers.torch_pruning(one.model, example, importance, KEEP)
+        add(f"Torch-Pruning {importance}", "none", smaller)
+        again = peers.recalibrated(smaller, calibration)
+        add(f"Torch-Pruning {importance}", "batch norm", again)
+
+
+def tables(report: Report) -> str:
+    """Agreement by method and correction, one table for every network; then the margins."""
+    parts = []
+    for network in dict.fromkeys(row["network"] for row in report.all):
+        rows = report.where(network=network)
+        corrections = list(dict.fromkeys(["none", *(row["correction"] for row in rows)]))
+        corrections.sort(key=["none", "batch norm", "T", "T + refit"].index)
+        lines = []
+        for method in dict.fromkeys(row["method"] for row in rows):
+            cells = [
+                spread([r["agreement"] for r in rows
+                        if (r["method"], r["correction"]) == (method, correction)], 2)
+                for correction in corrections
+            ]  # fmt: skip
+            lines.append([method, *cells])
+        parts.append(f"**{network}**, agreement\n\n" + table(["method", *corrections], lines))
+    return "\n".join([*parts, margins(report)])
+
+
+def margins(report: Report) -> str:
+    """By how much `preserve` is ahead of each other row, seed by seed, with 95 % intervals."""
+    lines = []
+    for network in dict.fromkeys(row["network"] for row in report.all):
+        ours = {r["seed"]: r["agreement"] for r in report.where(network=network, method="preserve")}
+        for label, wanted in _rivals(report, network).items():
+            ahead = [ours[row["seed"]] - row["agreement"] for row in wanted]
+            mean = sum(ahead) / len(ahead)
+            width = half_width(ahead)
+            won = "yes" if len(ahead) > 1 and mean - width > 0 else "no"
+            lines.append([network, label, spread(ahead, 2), won])
+    header = ["network", "ahead of the best", "points", "interval above 0"]
+    return "Margins of `preserve`\n\n" + table(header, lines)
+
+
+def _rivals(report: Report, network: str) -> dict[str, list[Row]]:
+    """The best of every kind, by its mean."""
+    rows = report.where(network=network)
+    kinds: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["method"].startswith("preserve"):
+            continue
+        peer = row["method"].startswith("Torch-Pruning")
+        paper = row["method"].endswith("-id")
+        kind = "of Torch-Pruning" if peer else "of the paper" if paper else "baseline"
+        kind += "" if paper else f" ({row['correction']})"
+        kinds.setdefault(kind, []).append(row)
+    return {
+        f"{kind}: {best}": [row for row in rows if row["method"] == best]
+        for kind, rows in kinds.items()
+        for best in [_best(rows)]
+    }
+
+
+def _best(rows: list[Row]) -> str:
+    means: dict[str, list[float]] = {}
+    for row in rows:
+        means.setdefault(row["method"], []).append(row["agreement"])
+    return max(means, key=lambda method: sum(means[method]) / len(means[method]))
+
+
+def draw(report: Report, folder: Path) -> None:
+    """What the correction buys, method by method."""
+    from benchmarks.plots import COLOURS, figure
+
+    networks = list(dict.fromkeys(row["network"] for row in report.all))
+    with figure(folder / "baselines.svg", len(networks)) as axes:
+        for axis, network in zip(axes, networks, strict=True):
+            for place, correction in enumerate(CORRECTIONS):
+                values = []
+                for method in BASELINES:
+                    rows = report.where(network=network, method=method, correction=correction)
+                    values.append(sum(r["agreement"] for r in rows) / max(len(rows), 1))
+                axis.plot(BASELINES, values, "o-", color=COLOURS[place], label=correction)
+            ours = [r["agreement"] for r in report.where(network=network, method="preserve")]
+            axis.axhline(sum(ours) / len(ours), color=COLOURS[5], ls="--", label="preserve")
+            axis.set_title(network)
+            axis.tick_params(axis="x", rotation=60)
+            axis.set_ylabel("agreement, %")
+        axes[0].legend(fontsize=7)
