@@ -17,9 +17,8 @@ import json
 import os
 import pkgutil
 import platform
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -57,6 +56,12 @@ class Setting:
     seeds: int | None = None
     only: str = ""
     bars: Progress | None = field(default=None, repr=False)
+
+    def folder(self, name: str) -> Path | None:
+        """Where a data set is: the folder of that name in --data, or --data itself."""
+        if self.data is None:
+            return None
+        return self.data / name if (self.data / name).is_dir() else self.data
 
     def count(self, full: int, quick: int) -> int:
         """A size that depends on how long the run may take."""
@@ -219,15 +224,3 @@ def need(path: Path | None, option: str, what: str) -> Path:
     if not path.is_dir():
         raise ExperimentError(f"{option} {path} is no folder; give the one with {what}")
     return path
-
-
-def fail(message: str) -> None:
-    """Say what is wrong and leave."""
-    print(message, file=sys.stderr)
-    raise SystemExit(2)
-
-
-def chosen(names: Iterable[str]) -> list[tuple[str, ModuleType]]:
-    """Experiments of these names."""
-    known = experiments()
-    return [(name, known[name]) for name in names]

@@ -31,7 +31,9 @@ class Subject:
     calibrating: int
     folder: Path | None = None
     limit: int | None = None
-    streams: tuple[str, ...] = field(default=())
+    streams: tuple[str, ...] = ()
+    _judging: Images | None = None
+    _batches: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     def split(self, seed: int, reserve: int | None = None) -> tuple[Tensor, Images]:
         """The paper's split: some random test images calibrate, without labels; the others judge.
@@ -56,9 +58,22 @@ class Subject:
             return digits_for_training()
         return load_cifar(self.folder, "train", self.limit)
 
+    def compared(self, smaller: nn.Module, judging: Images) -> interpress.Agreement:
+        """Decisions of the network and a smaller one; the images are put on the device once."""
+        if self._judging is not judging:
+            device = next(self.model.parameters()).device
+            self._judging = judging
+            self._batches = [
+                (images.to(device), labels)
+                for images, labels in zip(
+                    judging.images.split(1500), judging.labels.split(1500), strict=True
+                )
+            ]
+        return interpress.agreement(self.model, smaller, self._batches, progress=False)
+
     def judged(self, smaller: nn.Module, judging: Images) -> Row:
         """What is left of the network, and how it decides, in percent."""
-        found = interpress.agreement(self.model, smaller, tuple(judging), progress=False)
+        found = self.compared(smaller, judging)
         assert found.accuracy is not None
         assert found.agreement is not None
         example = judging.images[:1].to(next(smaller.parameters()).device)
@@ -77,7 +92,7 @@ def subject(setting: Setting, name: str) -> Subject:
         stored = load_file(demo.ASSETS / "digits.safetensors")
         images = Images(stored["images"].float() / 16, stored["labels"].long())
         return Subject(name, demo.network().to(setting.device), images, 300)
-    data = need(setting.data, "--data", "train.parquet and test.parquet of CIFAR-10")
+    data = need(setting.folder("cifar10"), "--data", "train.parquet and test.parquet of CIFAR-10")
     weights = need(setting.weights, "--weights", f"{name}-cifar10.safetensors")
     return Subject(
         name,

@@ -74,7 +74,7 @@ def _tuned(setting: Setting, name: str, removed: int) -> list[Row]:
 
 
 def _by_class(one: Subject, smaller: nn.Module, judging: Images) -> Row:
-    found = interpress.agreement(one.model, smaller, tuple(judging), progress=False)
+    found = one.compared(smaller, judging)
     return {
         "agreement": 100 * float(found),
         "by_class": [
