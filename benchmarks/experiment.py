@@ -128,8 +128,7 @@ def run(name: str, module: ModuleType, setting: Setting, out: Path, fresh: bool)
     """Run what is not there yet; write JSON after every job, tables and plots at the end."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{name}.json"
-    about = _about(name, setting)
-    report = _resumed(path, about, fresh)
+    report, now = _resumed(path, name, setting, fresh)
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
@@ -144,9 +143,7 @@ def run(name: str, module: ModuleType, setting: Setting, out: Path, fresh: bool)
                 started = time.perf_counter()
                 rows = job.work()
                 report.rows[job.key] = rows
-                report.about["seconds"] = round(
-                    report.about.get("seconds", 0) + time.perf_counter() - started, 1
-                )
+                now["seconds"] = round(now["seconds"] + time.perf_counter() - started, 1)
                 report.save(path)
             bars.advance(task)
     setting.bars = None
@@ -169,15 +166,16 @@ def publish(name: str, module: ModuleType, report: Report, out: Path) -> None:
 
 
 def heading(report: Report) -> str:
-    """Where the rows of a report come from, in a line."""
-    about = report.about
-    return (
-        f"`{about['command']}`, {about['date']}, {about['machine']}, torch {about['torch']}, "
-        f"{about.get('seconds', 0):.0f} s.\n"
+    """Where the rows of a report come from, a line for every kind of run."""
+    return "".join(
+        f"`{run['command']}`, {run['date']}, {run['machine']}, torch {run['torch']}, "
+        f"{run['seconds']:.0f} s.\n"
+        for run in report.about["runs"]
     )
 
 
-def _about(name: str, setting: Setting) -> Row:
+def _run(name: str, setting: Setting) -> Row:
+    """What is being run, where and when."""
     options = [f"python -m benchmarks {name}"]
     options += ["--data DIR"] if setting.data else []
     options += ["--weights DIR"] if setting.weights else []
@@ -185,13 +183,13 @@ def _about(name: str, setting: Setting) -> Row:
     options += [f"--seeds {setting.seeds}"] if setting.seeds else []
     options += ["--quick"] if setting.quick else []
     return {
-        "experiment": name,
         "command": " ".join(options),
         "date": time.strftime("%Y-%m-%d"),
         "machine": machine(torch.device(setting.device)),
         "torch": torch.__version__.split("+")[0],
         "python": platform.python_version(),
         "interpress": interpress.__version__,
+        "seconds": 0.0,
     }
 
 
@@ -203,18 +201,24 @@ def machine(device: torch.device) -> str:
     return f"a {torch.get_num_threads()}-core {model} CPU"
 
 
-def _resumed(path: Path, about: Row, fresh: bool) -> Report:
+def _resumed(path: Path, name: str, setting: Setting, fresh: bool) -> tuple[Report, Row]:
+    """The results so far, and the entry of this run among those that made them."""
+    options = {"quick": setting.quick, "seeds": setting.seeds, "data": setting.data is not None}
+    now = _run(name, setting)
     if fresh or not path.is_file():
-        return Report(about, {})
+        return Report({"experiment": name, "options": options, "runs": [now]}, {}), now
     report = Report.load(path)
-    for key in ("command", "machine"):
-        if report.about[key] != about[key]:
-            raise ExperimentError(
-                f"{path} holds results of `{report.about['command']}` on "
-                f"{report.about['machine']}, not of `{about['command']}` on {about['machine']}; "
-                "write elsewhere with --out, or start over with --fresh"
-            )
-    return report
+    if report.about["options"] != options:
+        raise ExperimentError(
+            f"{path} holds results of `{report.about['runs'][0]['command']}`, which `"
+            f"{now['command']}` cannot go on with; write elsewhere with --out, or start over with "
+            "--fresh"
+        )
+    for earlier in report.about["runs"]:
+        if {**earlier, "seconds": 0.0} == now:
+            return report, earlier
+    report.about["runs"].append(now)
+    return report, now
 
 
 def need(path: Path | None, option: str, what: str) -> Path:

@@ -66,7 +66,7 @@ class _Layer:
 
 def factored(model: nn.Module, images: Tensor, kind: str, keep: float) -> nn.Module:
     """The network with at most so much of its FLOPs, layers factored by one of three ways."""
-    whole = flops(model, images[:1])
+    whole = flops(model, images[:1].to(next(model.parameters()).device))
     layers = _layers(model, images, kind)
     fixed = whole - 2 * sum(layer.full for layer in layers)
     choose = {"svd": _same_share, "pca": _by_energy, "learned": _by_price}[kind]

@@ -128,3 +128,86 @@ def load_network(name: str, weights: Path, device: torch.device | str = "cpu") -
     model.load_state_dict({key: value.float() if value.is_floating_point() else value
                            for key, value in state.items()})  # fmt: skip
     return model.to(device).eval()
+
+
+class ImageNetVGG16(nn.Module):
+    """VGG-16 for ImageNet, with the names of torchvision's; `width` and `size` shrink it."""
+
+    def __init__(self, classes: int = 1000, width: float = 1.0, size: int = 224) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        before = 3
+        for wide in VGG16:
+            if isinstance(wide, str):
+                layers.append(nn.MaxPool2d(2))
+                continue
+            after = max(4, int(wide * width))
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.ReLU()]
+            before = after
+        self.features = nn.Sequential(*layers)
+        self.avgpool = nn.AdaptiveAvgPool2d(max(1, size // 32))
+        wide_fc = max(8, int(4096 * width))
+        self.classifier = nn.Sequential(
+            nn.Linear(before * max(1, size // 32) ** 2, wide_fc), nn.ReLU(), nn.Dropout(),
+            nn.Linear(wide_fc, wide_fc), nn.ReLU(), nn.Dropout(), nn.Linear(wide_fc, classes),
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores."""
+        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+
+
+class ImageNetMobileNetV1(nn.Module):
+    """MobileNet V1 for ImageNet: the first convolution halves the image."""
+
+    def __init__(self, classes: int = 1000, width: float = 1.0, size: int = 224) -> None:
+        super().__init__()
+        before = max(4, int(32 * width))
+        conv = nn.Conv2d(3, before, 3, 2 if size > 64 else 1, 1, bias=False)
+        layers: list[nn.Module] = [conv, nn.BatchNorm2d(before), nn.ReLU()]
+        for wide, stride in MOBILENET:
+            after = max(4, int(wide * width))
+            depthwise = nn.Conv2d(before, before, 3, stride, 1, groups=before, bias=False)
+            layers.append(
+                nn.Sequential(
+                    depthwise, nn.BatchNorm2d(before), nn.ReLU(),
+                    nn.Conv2d(before, after, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU(),
+                )
+            )  # fmt: skip
+            before = after
+        self.features = nn.Sequential(*layers)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.classifier = nn.Linear(before, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores."""
+        return self.classifier(self.pool(self.features(x)).flatten(1))
+
+
+class Voxels(nn.Module):
+    """The 3D convolutional network of ATOM3D's ligand-binding task: one number per complex.
+
+    Townshend et al., NeurIPS 2021: convolutions of 32, 64, 128, 256 filters (3 x 3 x 3, no
+    padding), pooling after the second and the fourth, one hidden layer of 512.
+    """
+
+    def __init__(self, channels: int = 5, size: int = 41, width: float = 1.0) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        before = channels
+        for number, wide in enumerate((32, 64, 128, 256)):
+            after = max(4, int(wide * width))
+            layers += [nn.Conv3d(before, after, 3), nn.ReLU()]
+            size -= 2
+            if number % 2:
+                layers.append(nn.MaxPool3d(2))
+                size //= 2
+            layers.append(nn.Dropout(0.1))
+            before = after
+        hidden = max(8, int(512 * width))
+        layers += [nn.Flatten(), nn.Linear(before * size**3, hidden), nn.ReLU(), nn.Dropout(0.25)]
+        self.model = nn.Sequential(*layers, nn.Linear(hidden, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The predicted affinity."""
+        return self.model(x).flatten()

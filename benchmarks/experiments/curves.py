@@ -29,7 +29,7 @@ def jobs(setting: Setting) -> Iterator[Job]:
 def _one(setting: Setting, name: str) -> list[Row]:
     one = subject(setting, name)
     calibration, judging = one.split(0)
-    budgets = (0.7, 0.5) if setting.quick else BUDGETS
+    budgets = (0.5,) if setting.quick else BUDGETS
     whole = interpress.analyze(one.model, calibration, progress=False)
     inner = whole
     if one.streams:
@@ -37,13 +37,19 @@ def _one(setting: Setting, name: str) -> list[Row]:
     rows: list[Row] = []
 
     def add(method: str, asked: float, smaller: Any) -> None:
-        rows.append({"network": name, "method": method, "asked": asked}
-                    | one.judged(smaller, judging))  # fmt: skip
+        about = {"network": name, "method": method, "asked": asked}
+        rows.append(about | one.judged(smaller, judging))
 
     for asked in setting.track(budgets, name):
         for method in OWN:
             analysis = whole if method == "preserve" else inner
-            add(method, asked, analysis.compress(flops=asked, method=method, progress=False).model)
+            try:
+                result = analysis.compress(flops=asked, method=method, progress=False)
+            except interpress.DataError as problem:  # more channels kept than rows seen
+                rows.append({"network": name, "method": method, "asked": asked,
+                             "failed": str(problem)})  # fmt: skip
+                continue
+            add(method, asked, result.model)
         for selection in BASELINES:
             result = inner.compress(
                 flops=asked, selection=selection, allocation="constant", refit=False,
@@ -68,12 +74,16 @@ def tables(report: Report) -> str:
         lines = []
         for method in dict.fromkeys(row["method"] for row in rows):
             own = {row["asked"]: row for row in rows if row["method"] == method}
-            cells = [f"{own[b]['agreement']:.1f} / {own[b]['accuracy']:.1f}" for b in budgets]
+            cells = [_both(own[budget]) for budget in budgets]
             lines.append([method, *cells])
         header = ["agreement / accuracy at", *(f"{budget:g}" for budget in budgets)]
         title = f"**{network}**, original accuracy {rows[0]['original']:.1f}\n\n"
         parts.append(title + table(header, lines))
     return "\n".join(parts)
+
+
+def _both(row: Row) -> str:
+    return "too few" if "failed" in row else f"{row['agreement']:.1f} / {row['accuracy']:.1f}"
 
 
 def draw(report: Report, folder: Path) -> None:
@@ -86,7 +96,9 @@ def draw(report: Report, folder: Path) -> None:
             for axis, network in zip(axes, networks, strict=True):
                 rows = report.where(network=network)
                 for method in dict.fromkeys(row["method"] for row in rows):
-                    own = sorted((r["flops"], r[kind]) for r in rows if r["method"] == method)
+                    own = sorted(
+                        (r["flops"], r[kind]) for r in rows if r["method"] == method and kind in r
+                    )
                     axis.plot(*zip(*own, strict=True), **_style(method, COLOURS))
                 axis.set_title(network)
                 axis.set_xlabel("FLOPs left")

@@ -31,7 +31,7 @@ def _steps(setting: Setting, name: str, seed: int) -> list[Row]:
     calibration, judging = one.split(seed)
     analysis = interpress.analyze(one.model, calibration, seed=seed, patches=False, progress=False)
     rows: list[Row] = []
-    for asked in (0.5, 0.3):
+    for asked in (0.5,) if setting.quick else (0.5, 0.3):
         for step in setting.track(STEPS[2:4] if setting.quick else STEPS, f"{name}, steps"):
             result = analysis.compress(
                 flops=asked, method="iterative-id", step=step, progress=False
@@ -43,7 +43,7 @@ def _steps(setting: Setting, name: str, seed: int) -> list[Row]:
 
 def _sizes(setting: Setting, name: str, seed: int) -> list[Row]:
     one = subject(setting, name)
-    sizes = (100, 200, 300) if name == "digits" else (125, 600) if setting.quick else SIZES
+    sizes = (150, 300) if name == "digits" else (125, 600) if setting.quick else SIZES
     calibration, judging = one.split(seed, sizes[-1])
     rows: list[Row] = []
     for size in setting.track(sizes, f"{name}, sizes"):

@@ -13,7 +13,7 @@ from benchmarks.tables import number, table
 from interpress.theory import hidden_layer, risks
 
 ABOUT = "the empirical-risk lemma and the generalization bound on Fashion-MNIST networks"
-WIDTHS = (128, 512, 2048)
+WIDTHS = (128, 512, 1024)
 
 
 def jobs(setting: Setting) -> Iterator[Job]:
