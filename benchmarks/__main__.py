@@ -2,7 +2,7 @@
 
     python -m benchmarks NAME [--data DIR] [--weights DIR] [--device cuda] [--quick]
 
-NAME is one of the experiments below, `all`, or one of linalg, coverage, preserve, which have
+NAME is one of the experiments below, `all`, or one of linalg, coverage, preserve, page, which have
 options of their own (`python -m benchmarks linalg --help`). Results go to benchmarks/results, with
 --quick to build/quick. A run that was stopped goes on where it was.
 """
@@ -20,7 +20,7 @@ from rich.markdown import Markdown
 from benchmarks import experiment
 from benchmarks.experiment import QUICK, RESULTS, Report, Setting
 
-OWN = ("linalg", "coverage", "preserve")
+OWN = ("linalg", "coverage", "preserve", "page")
 
 
 def main(arguments: list[str] | None = None) -> None:

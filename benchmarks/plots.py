@@ -22,6 +22,11 @@ def figure(path: Path, columns: int = 1, width: float = 4.2, height: float = 3.2
             axis.spines[["top", "right"]].set_visible(False)
             axis.grid(alpha=0.25, linewidth=0.5)
         own.tight_layout()
-        own.savefig(path, metadata={"Date": None})
+        own.savefig(path, metadata={"Date": None}, bbox_inches="tight")
     finally:
         plt.close(own)
+
+
+def legend_below(axis: Any, gap: float = 0.22) -> None:
+    """What the lines are, where it hides none of them."""
+    axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(-0.1, -gap), ncol=2, frameon=False)

@@ -3,9 +3,9 @@
     python -m benchmarks atom3d --data DIR --device cuda [--weights DIR]
 
 `--data` holds the LMDB folders train, val and test. Without --weights (voxels-lba.safetensors) the
-network is trained first: Adam, rate 1e-3, batches of 16, 50 epochs, random rotations; the epoch that
-is best on val stays. The complexes of val, without their affinities, calibrate. With --quick and no
-data it runs on a stand-in of random atoms, whose figures mean nothing.
+network is trained first: Adam, rate 1e-3, batches of 16, 50 epochs, random rotations; the epoch
+that is best on val stays. The complexes of val, without their affinities, calibrate. With --quick
+and no data it runs on a stand-in of random atoms, whose figures mean nothing.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def _best(rows: list[Row]) -> str:
 
 def draw(report: Report, folder: Path) -> None:
     """What the correction buys, method by method."""
-    from benchmarks.plots import COLOURS, figure
+    from benchmarks.plots import COLOURS, figure, legend_below
 
     networks = list(dict.fromkeys(row["network"] for row in report.all))
     with figure(folder / "baselines.svg", len(networks)) as axes:
@@ -153,4 +153,4 @@ def draw(report: Report, folder: Path) -> None:
             axis.set_title(network)
             axis.tick_params(axis="x", rotation=60)
             axis.set_ylabel("agreement, %")
-        axes[0].legend(fontsize=7)
+        legend_below(axes[0], 0.45)

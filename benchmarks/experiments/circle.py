@@ -144,7 +144,7 @@ def _mean(rows: list[Row]) -> str:
 
 def draw(report: Report, folder: Path) -> None:
     """Loss against neurons, the function, the neurons kept."""
-    from benchmarks.plots import COLOURS, figure
+    from benchmarks.plots import COLOURS, figure, legend_below
 
     full = report.where(method="full", seed=0)[0]
     with figure(folder / "circle.svg", 2) as (left, right):
@@ -161,7 +161,7 @@ def draw(report: Report, folder: Path) -> None:
         left.set_ylabel("test loss")
         right.set_xlabel("angle")
         for axis in (left, right):
-            axis.legend(fontsize=7)
+            legend_below(axis)
     kept = [full]
     for method in ("ID", "magnitude"):
         kept += [row for row in report.where(method=method, seed=0) if "shown" in row]

@@ -112,7 +112,7 @@ def gains(report: Report) -> str:
 
 def draw(report: Report, folder: Path) -> None:
     """Bars by second stage."""
-    from benchmarks.plots import COLOURS, figure
+    from benchmarks.plots import COLOURS, figure, legend_below
 
     networks = list(dict.fromkeys(row["network"] for row in report.all))
     with figure(folder / "composition.svg", len(networks)) as axes:
@@ -126,7 +126,8 @@ def draw(report: Report, folder: Path) -> None:
                 shift = [x + place * 0.8 / len(firsts) for x in range(len(values))]
                 axis.bar(shift, values, 0.8 / len(firsts), color=COLOURS[place],
                          label=first or "no first stage")  # fmt: skip
-            axis.set_xticks([0.4, 1.4, 2.4, 3.4], ["no second stage", *KINDS], rotation=20)
+            axis.set_xticks([0.4, 1.4, 2.4, 3.4], ["none", *KINDS])
+            axis.set_xlabel("second stage")
             axis.set_title(network)
             axis.set_ylabel("agreement, %")
-        axes[0].legend(fontsize=6)
+        legend_below(axes[0])

@@ -88,7 +88,7 @@ def _both(row: Row) -> str:
 
 def draw(report: Report, folder: Path) -> None:
     """Two rows of curves: agreement, and accuracy."""
-    from benchmarks.plots import COLOURS, figure
+    from benchmarks.plots import COLOURS, figure, legend_below
 
     networks = list(dict.fromkeys(row["network"] for row in report.all))
     for kind in ("agreement", "accuracy"):
@@ -103,7 +103,7 @@ def draw(report: Report, folder: Path) -> None:
                 axis.set_title(network)
                 axis.set_xlabel("FLOPs left")
                 axis.set_ylabel(f"{kind}, %")
-            axes[-1].legend(fontsize=6)
+            legend_below(axes[-1])
 
 
 def _style(method: str, colours: tuple[str, ...]) -> dict[str, Any]:

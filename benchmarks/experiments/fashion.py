@@ -199,7 +199,7 @@ def tables(report: Report) -> str:
 
 def draw(report: Report, folder: Path) -> None:
     """Accuracy by width, and the three errors by k."""
-    from benchmarks.plots import COLOURS, figure
+    from benchmarks.plots import COLOURS, figure, legend_below
 
     with figure(folder / "fashion.svg", 2) as axes:
         for axis, layers in zip(axes, (1, 2), strict=True):
@@ -221,7 +221,7 @@ def draw(report: Report, folder: Path) -> None:
             axis.set_title(f"{layers} hidden layer{'s' if layers > 1 else ''}")
             axis.set_xlabel("neurons per layer")
             axis.set_ylabel("test accuracy, %")
-        axes[0].legend(fontsize=6)
+        legend_below(axes[0])
     rows = report.where(method="spectrum")
     with figure(folder / "fashion-spectrum.svg", 2) as (left, right):
         ks = [row["k"] for row in rows]
@@ -235,5 +235,5 @@ def draw(report: Report, folder: Path) -> None:
         right.axhline(rows[0]["original"], color="0.5", ls="--", label="all neurons")
         for axis in (left, right):
             axis.set_xlabel(f"k of {rows[0]['of']} neurons")
-            axis.legend(fontsize=7)
+            legend_below(axis)
         right.set_ylabel("test accuracy, %")

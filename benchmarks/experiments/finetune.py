@@ -133,7 +133,7 @@ def _both(row: Row) -> str:
 
 def draw(report: Report, folder: Path) -> None:
     """Agreement while training."""
-    from benchmarks.plots import COLOURS, figure
+    from benchmarks.plots import COLOURS, figure, legend_below
 
     networks = list(dict.fromkeys(row["network"] for row in report.all))
     with figure(folder / "finetune.svg", len(networks)) as axes:
@@ -151,5 +151,6 @@ def draw(report: Report, folder: Path) -> None:
                 axis.axhline(row["agreement"], color=COLOURS[5], ls=":", label="twin")
             axis.set_title(network)
             axis.set_xlabel("epoch")
+            axis.set_ylim(bottom=85)
             axis.set_ylabel("agreement, %")
-        axes[0].legend(fontsize=6)
+        legend_below(axes[0])

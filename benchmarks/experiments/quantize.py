@@ -106,7 +106,7 @@ def tables(report: Report) -> str:
 
 def draw(report: Report, folder: Path) -> None:
     """Agreement against size."""
-    from benchmarks.plots import COLOURS, figure
+    from benchmarks.plots import COLOURS, figure, legend_below
 
     networks = list(dict.fromkeys(row["network"] for row in report.all))
     with figure(folder / "quantize.svg", len(networks)) as axes:
@@ -120,4 +120,4 @@ def draw(report: Report, folder: Path) -> None:
             axis.set_title(network)
             axis.set_xlabel("megabytes of weights (int8 left, float32 right)")
             axis.set_ylabel("agreement, %")
-        axes[0].legend(fontsize=6)
+        legend_below(axes[0])

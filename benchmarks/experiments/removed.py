@@ -112,7 +112,7 @@ def tables(report: Report) -> str:
 
 def draw(report: Report, folder: Path) -> None:
     """Accuracy by class before, with ID, and while fine-tuning without a class."""
-    from benchmarks.plots import COLOURS, figure
+    from benchmarks.plots import COLOURS, figure, legend_below
 
     tuned = [row for row in report.all if row["method"].startswith("l1")]
     removed = tuned[0]["removed"]
@@ -128,7 +128,7 @@ def draw(report: Report, folder: Path) -> None:
         ]
         left.bar(labels, before, 0.27, color="0.7", label="original")
         left.set_xlabel(f"class; {removed} was not in the calibration set")
-        left.legend(fontsize=6)
+        legend_below(left)
         own = [row for row in tuned if row["removed"] == removed]
         epochs = [row["epoch"] for row in own]
         for label in labels:
@@ -136,7 +136,7 @@ def draw(report: Report, folder: Path) -> None:
             right.plot(epochs, [r["by_class"][label][1] for r in own], zorder=2 if mine else 1,
                        color=COLOURS[1] if mine else "0.7",
                        label="removed class" if mine else None)  # fmt: skip
-        right.set_xlabel("epochs of fine-tuning on nine classes, after magnitude pruning")
-        right.legend(fontsize=6)
+        right.set_xlabel("epochs on nine classes, after magnitude pruning")
+        legend_below(right)
         for axis in (left, right):
             axis.set_ylabel("accuracy, %")

@@ -94,7 +94,7 @@ def tables(report: Report) -> str:
 
 def draw(report: Report, folder: Path) -> None:
     """Agreement by step and by size."""
-    from benchmarks.plots import COLOURS, figure
+    from benchmarks.plots import COLOURS, figure, legend_below
 
     with figure(folder / "sensitivity.svg", 2) as (left, right):
         networks = dict.fromkeys(row["network"] for row in report.all)
@@ -109,10 +109,12 @@ def draw(report: Report, folder: Path) -> None:
                            label=f"{network}, {method}")  # fmt: skip
         left.set_xlabel("step of iterative-id")
         right.set_xlabel("calibration images")
-        for axis in (left, right):
+        for axis, ticks in ((left, STEPS), (right, SIZES)):
             axis.set_xscale("log")
+            axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
+            axis.minorticks_off()
             axis.set_ylabel("agreement, %")
-            axis.legend(fontsize=6)
+            legend_below(axis)
 
 
 def _means(rows: list[Row], key: str) -> tuple[list[float], list[float]]:

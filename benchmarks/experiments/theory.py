@@ -55,7 +55,7 @@ def tables(report: Report) -> str:
 
 def draw(report: Report, folder: Path) -> None:
     """Risk measured and bounded."""
-    from benchmarks.plots import COLOURS, figure
+    from benchmarks.plots import COLOURS, figure, legend_below
 
     with figure(folder / "theory.svg") as (axis,):
         for place, width in enumerate(dict.fromkeys(row["width"] for row in report.all)):
@@ -66,4 +66,4 @@ def draw(report: Report, folder: Path) -> None:
                               label=f"{width}: {key}")  # fmt: skip
         axis.set_xlabel("share of neurons kept")
         axis.set_ylabel("mean squared change of the outputs")
-        axis.legend(fontsize=6)
+        legend_below(axis)

@@ -111,13 +111,13 @@ class Making:
         return [rows for name in self.space.producers for rows in self._rows(name)]
 
     def scales(self) -> list[Tensor]:
-        """Per normalization that carries the space, the scale of every unit."""
+        """Per normalization that carries the space, one row of scales per unit."""
         modules = self._spaces.graph.model
         found = []
         for name in self.space.carriers:
             owner, _, attribute = name.rpartition(".")
             if attribute == "weight" and hasattr(modules.get_submodule(owner), "running_var"):
-                found += [rows.reshape(-1) for rows in self._rows(name)]
+                found += self._rows(name)
         return found
 
     def _rows(self, name: str) -> list[Tensor]:

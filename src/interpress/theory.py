@@ -62,7 +62,7 @@ class Risk:
     @property
     def holds(self) -> bool:
         """Whether the lemma's left side is at most its right one, up to rounding."""
-        return self.empirical <= self.lemma * (1 + 1e-6)
+        return self.empirical <= self.lemma * (1 + 1e-6) + 1e-28 * self.M
 
     @property
     def enough(self) -> float:

@@ -7,13 +7,27 @@ import torch
 from tests.zoo.checks import counted_flops
 from tests.zoo.members import build
 
-from interpress import compress
+from interpress import analyze, compress
 from interpress.graph.graph import Example
+from interpress.methods import selections
 
 MEMBERS = [
     "vgg", "mobilenet_v1", "resnet18", "preact_resnet", "resnext", "densenet", "shufflenet_v2",
     "unet", "vit", "bert", "llama", "gated_mlp", "einsum_attention", "in_place", "two_inputs",
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["depth_multiplier", "shufflenet_v1", "preact_resnet", "vit"])
+def test_baselines_order_the_units_of_every_kind_of_space(name: str) -> None:
+    """Units that are several channels, several producers, heads."""
+    torch.manual_seed(0)
+    model, example = build(name)
+    analysis = analyze(model, [example], patches=False)
+    for profile in analysis._knowledge.profiles.values():
+        for label, selection in selections().items():
+            chosen = selection(profile)
+            assert sorted(chosen.units.tolist()) == list(range(profile.space.size)), label
+            assert chosen.proxy.shape == (profile.space.size + 1,), label
 
 
 @pytest.mark.parametrize("name", MEMBERS)

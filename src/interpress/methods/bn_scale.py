@@ -16,7 +16,7 @@ from interpress.profile import Profile
 @selection("bn-scale")
 def bn_scale(profile: Profile) -> Chosen:
     """Channels with the largest scale stay; a space without batch norm goes by its weights."""
-    scales = profile.making.scales()
-    if not scales:
+    sizes = [rows.abs().mean(1) for rows in profile.making.scales()]
+    if not sizes:
         return ranked(filter_norms(profile, 1))
-    return ranked(torch.stack([s.abs() / s.abs().mean().clamp(min=1e-300) for s in scales]).sum(0))
+    return ranked(torch.stack([size / size.mean().clamp(min=1e-300) for size in sizes]).sum(0))
