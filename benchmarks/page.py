@@ -16,8 +16,8 @@ from types import ModuleType
 
 from benchmarks import experiment
 from benchmarks.experiment import RESULTS, Report
-from benchmarks.experiments import removed
-from benchmarks.tables import number, spread
+from benchmarks.experiments import composition, removed
+from benchmarks.tables import half_width, number, spread
 
 TEMPLATE = Path(__file__).parent / "evidence.md"
 PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
@@ -47,12 +47,20 @@ def figure(name: str, question: str) -> str:
     """One figure of one experiment."""
     report = Report.load(RESULTS / f"{name}.json")
     what, _, rest = question.partition(" ")
-    return _ANSWERS[name, what](report, *(part.strip() for part in rest.split("|") if rest))
+    answer = _ANSWERS[name, what](report, *(part.strip() for part in rest.split("|") if rest))
+    if not answer:
+        raise ValueError(f"{RESULTS / name}.json has no rows for {question!r}")
+    return answer
 
 
 def _agreement(report: Report, network: str, method: str, correction: str) -> str:
     rows = report.where(network=network, method=method, correction=correction)
     return spread([row["agreement"] for row in rows], 1)
+
+
+def _flops(report: Report, network: str, method: str) -> str:
+    rows = report.where(network=network, method=method)
+    return f"{sum(row['flops'] for row in rows) / len(rows):.2f}"
 
 
 def _loss(report: Report, method: str) -> str:
@@ -99,6 +107,18 @@ def _composed(report: Report, network: str, first: str, second: str) -> str:
     return spread([row["agreement"] for row in rows], 1)
 
 
+def _wins(report: Report, first: str) -> str:
+    """How often a composition with PCA or learned ranks beats its better half, with an interval."""
+    found = []
+    for network in dict.fromkeys(row["network"] for row in report.all):
+        for name, kind in dict.fromkeys((r["first"], r["second"]) for r in report.all):
+            both = report.where(network=network, first=name, second=kind)
+            if both and name.startswith(f"{first},") and kind in ("pca", "learned"):
+                ahead = composition.ahead(report, network, name, kind)
+                found.append(sum(ahead) / len(ahead) - half_width(ahead) > 0)
+    return f"{sum(found)} of {len(found)}"
+
+
 def _int8(report: Report, network: str, method: str) -> str:
     (row,) = report.where(network=network, method=method, kind="int8")
     return f"{row['agreement']:.1f} in {row['megabytes']:.2f} MB"
@@ -111,12 +131,14 @@ def _lemma(report: Report) -> str:
 
 _ANSWERS: dict[tuple[str, str], Callable[..., str]] = {
     ("baselines", "agreement"): _agreement,
+    ("baselines", "flops"): _flops,
     ("circle", "loss"): _loss,
     ("fashion", "accuracy"): _fashion,
     ("fashion", "twins"): _twins,
     ("removed", "gap"): _gap,
     ("finetune", "agreement"): _tuned,
     ("composition", "agreement"): _composed,
+    ("composition", "wins"): _wins,
     ("quantize", "agreement"): _int8,
     ("theory", "ratio"): _lemma,
 }

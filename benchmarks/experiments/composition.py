@@ -96,18 +96,23 @@ def gains(report: Report) -> str:
         for first, kind in dict.fromkeys(
             (r["first"], r["second"]) for r in rows if r["first"] and r["second"]
         ):
-            both = report.where(network=network, first=first, second=kind)
-            alone = first.split(",")[0]
-            halves = [
-                {r["seed"]: r["agreement"] for r in report.where(network=network, **wanted)}
-                for wanted in ({"first": alone, "second": ""}, {"first": "", "second": kind})
-            ]
-            ahead = [r["agreement"] - max(half[r["seed"]] for half in halves) for r in both]
-            mean = sum(ahead) / len(ahead)
-            won = "yes" if len(ahead) > 1 and mean - half_width(ahead) > 0 else "no"
-            lines.append([network, f"{first} + {kind}", spread(ahead, 2), won])
+            found = ahead(report, network, first, kind)
+            mean = sum(found) / len(found)
+            won = "yes" if len(found) > 1 and mean - half_width(found) > 0 else "no"
+            lines.append([network, f"{first} + {kind}", spread(found, 2), won])
     header = ["network", "composition", "points ahead of the better half", "interval above 0"]
     return table(header, lines)
+
+
+def ahead(report: Report, network: str, first: str, kind: str) -> list[float]:
+    """By how many points a composition beats the better of its halves, for every seed."""
+    alone = first.split(",")[0]
+    halves = [
+        {r["seed"]: r["agreement"] for r in report.where(network=network, **wanted)}
+        for wanted in ({"first": alone, "second": ""}, {"first": "", "second": kind})
+    ]
+    both = report.where(network=network, first=first, second=kind)
+    return [r["agreement"] - max(half[r["seed"]] for half in halves) for r in both]
 
 
 def draw(report: Report, folder: Path) -> None:
