@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
-from benchmarks.linalg import RESULTS, machine
+from benchmarks.experiment import RESULTS, machine
 
 Row = dict[str, Any]
 OUR_NETWORKS = ("resnet50", "densenet121", "swin_t", "vit_b_16")

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import platform
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -32,6 +31,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 import interpress
+from benchmarks.experiment import RESULTS, machine
 from benchmarks.matrices import FAMILIES
 from interpress.linalg import (
     FactorStream,
@@ -41,7 +41,6 @@ from interpress.linalg import (
     order_by_pivoting,
 )
 
-RESULTS = Path(__file__).parent / "results"
 QUALITY_N = 256
 # float64 operations after which a SciPy routine is not started: minutes, not hours
 SCIPY_LIMIT = {"qr": 4 * 8192**3, "interpolative": 4 * 4096**3}
@@ -212,13 +211,6 @@ def markdown(report: Row) -> str:
             ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def machine(device: torch.device) -> str:
-    if device.type == "cuda":
-        return str(torch.cuda.get_device_name(device))
-    model = platform.processor() or platform.machine()
-    return f"a {torch.get_num_threads()}-core {model} CPU"
 
 
 def run(sizes: Iterable[int], device: torch.device, command: str, console: Console) -> Row:

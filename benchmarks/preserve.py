@@ -36,15 +36,14 @@ from torch import Tensor, nn
 
 import interpress
 from benchmarks.data.cifar import Images, load_cifar
-from benchmarks.linalg import RESULTS, machine
+from benchmarks.experiment import RESULTS, machine
 from benchmarks.networks import NETWORKS, load_network
+from benchmarks.subjects import STREAMS
 from interpress.graph.graph import Example
 from interpress.latency import latency_ratio
 from interpress.methods import METHODS
 
 Row = dict[str, Any]
-# the batch norms on the residual streams: where only block interiors shrink
-STREAMS = {"resnet56": ("bn1", "layer2.0.bn2", "layer3.0.bn2")}
 PARTS: dict[str, dict[str, Any]] = {
     "pivoting, constant": {"method": "constant-id"},
     "pivoting, iterative": {"method": "iterative-id"},
