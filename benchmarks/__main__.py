@@ -13,12 +13,14 @@ import argparse
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
+import torch
 from rich.console import Console
 from rich.markdown import Markdown
 
 from benchmarks import experiment
-from benchmarks.experiment import QUICK, RESULTS, Report, Setting
+from benchmarks.experiment import QUICK, RESULTS, ExperimentError, Report, Setting
 
 OWN = ("linalg", "coverage", "preserve", "page")
 
@@ -47,8 +49,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     parser.add_argument("--redraw", action="store_true", help="tables and plots from the files")
     options = parser.parse_args(given)
+    if options.seeds is not None and options.seeds < 1:
+        parser.error(f"--seeds {options.seeds}: give at least 1")
+    _check_device(parser, options.device)
     out = options.out or (QUICK if options.quick else RESULTS)
     names = list(known) if options.name == "all" else [options.name]
+    left: list[str] = []
     for name in names:
         setting = Setting(
             options.data,
@@ -58,12 +64,36 @@ def main(arguments: list[str] | None = None) -> None:
             options.seeds,
             options.only,
         )
-        if options.redraw:
-            report = Report.load(out / f"{name}.json")
-            experiment.publish(name, known[name], report, out)
-        else:
-            report = experiment.run(name, known[name], setting, out, options.fresh)
+        try:
+            report = _report(name, known[name], setting, out, options)
+        except ExperimentError as problem:
+            if len(names) == 1:
+                raise
+            left.append(f"{name}: {problem}")  # the others go on
+            continue
         Console(width=100).print(Markdown(known[name].tables(report)))
+    if left:
+        raise ExperimentError("not run:\n" + "\n".join(left))
+
+
+def _report(
+    name: str, module: ModuleType, setting: Setting, out: Path, options: argparse.Namespace
+) -> Report:
+    if not options.redraw:
+        return experiment.run(name, module, setting, out, options.fresh)
+    path = out / f"{name}.json"
+    if not path.is_file():
+        raise ExperimentError(f"there is no {path} to draw; run {name} first")
+    report = Report.load(path)
+    experiment.publish(name, module, report, out)
+    return report
+
+
+def _check_device(parser: argparse.ArgumentParser, device: str) -> None:
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as problem:
+        parser.error(f"--device {device}: {str(problem).splitlines()[0]}")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ Rows are plain JSON. A job whose key is in the result file already is not run ag
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
@@ -136,7 +137,13 @@ def run(name: str, module: ModuleType, setting: Setting, out: Path, fresh: bool)
     )  # fmt: skip
     with Progress(*columns, console=console) as bars:
         setting.bars = bars
-        jobs = [job for job in module.jobs(setting) if setting.only in job.key]
+        every = list(module.jobs(setting))
+        jobs = [job for job in every if setting.only in job.key]
+        if not jobs:
+            raise ExperimentError(
+                f"no job of {name} has {setting.only!r} in its key; they are, for example, "
+                f"{', '.join(job.key for job in every[:3])}"
+            )
         task = bars.add_task(name, total=len(jobs))
         for job in jobs:
             if job.key not in report.rows:
@@ -162,7 +169,12 @@ def publish(name: str, module: ModuleType, report: Report, out: Path) -> None:
             return
         mpl.use("Agg")
         mpl.rcParams["svg.hashsalt"] = name  # the same rows give the same file
-        module.draw(report, out)
+        try:
+            module.draw(report, out)
+        except (IndexError, KeyError, StopIteration, ZeroDivisionError) as missing:
+            Console(stderr=True).print(
+                f"no plots of {name}: some jobs they show are not done yet ({missing!r})"
+            )
 
 
 def heading(report: Report) -> str:
@@ -181,6 +193,7 @@ def _run(name: str, setting: Setting) -> Row:
     options += ["--weights DIR"] if setting.weights else []
     options += [f"--device {setting.device}"] if setting.device != "cpu" else []
     options += [f"--seeds {setting.seeds}"] if setting.seeds else []
+    options += [f"--only {setting.only}"] if setting.only else []
     options += ["--quick"] if setting.quick else []
     return {
         "command": " ".join(options),
@@ -203,22 +216,34 @@ def machine(device: torch.device) -> str:
 
 def _resumed(path: Path, name: str, setting: Setting, fresh: bool) -> tuple[Report, Row]:
     """The results so far, and the entry of this run among those that made them."""
-    options = {"quick": setting.quick, "seeds": setting.seeds, "data": setting.data is not None}
+    options = {
+        "quick": setting.quick,
+        "data": setting.data is not None,
+        "weights": _digests(setting.weights),
+    }
     now = _run(name, setting)
     if fresh or not path.is_file():
         return Report({"experiment": name, "options": options, "runs": [now]}, {}), now
     report = Report.load(path)
     if report.about["options"] != options:
         raise ExperimentError(
-            f"{path} holds results of `{report.about['runs'][0]['command']}`, which `"
-            f"{now['command']}` cannot go on with; write elsewhere with --out, or start over with "
-            "--fresh"
+            f"{path} holds results of `{report.about['runs'][0]['command']}`, perhaps with other "
+            f"weights, which `{now['command']}` cannot go on with; write elsewhere with --out, or "
+            "start over with --fresh"
         )
     for earlier in report.about["runs"]:
         if {**earlier, "seconds": 0.0} == now:
             return report, earlier
     report.about["runs"].append(now)
     return report, now
+
+
+def _digests(folder: Path | None) -> dict[str, str]:
+    """What the trained networks of a run are, in short."""
+    if folder is None or not folder.is_dir():
+        return {}
+    files = sorted(folder.glob("*.safetensors"))
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in files}
 
 
 def need(path: Path | None, option: str, what: str) -> Path:

@@ -6,6 +6,8 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+_GIVE = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table; first column left, the others right."""
@@ -21,7 +23,7 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
     mean = statistics.mean(values)
     if len(values) == 1:
         return f"{mean:.{digits}f}"
-    return f"{mean:.{digits}f} ± {half_width(values):.{digits}f}"
+    return f"{mean:.{digits}f}{_GIVE}{half_width(values):.{digits}f}"
 
 
 def half_width(values: Sequence[float]) -> float:
@@ -40,7 +42,7 @@ def in_mean(values: Sequence[float], digits: int = 2) -> str:
     if len(values) == 1:
         return f"{values[0]:.{digits}f}"
     error = statistics.stdev(values) / math.sqrt(len(values))
-    return f"{statistics.mean(values):.{digits}f} ± {error:.{digits}f}"
+    return f"{statistics.mean(values):.{digits}f}{_GIVE}{error:.{digits}f}"
 
 
 def number(value: float | None, digits: int = 3) -> str:

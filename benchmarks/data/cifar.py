@@ -10,6 +10,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from benchmarks.experiment import ExperimentError
+
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
@@ -42,6 +44,8 @@ def _from_parquet(path: Path, limit: int | None) -> tuple[Tensor, Tensor]:
     import pyarrow.parquet as pq
     from PIL import Image
 
+    if not path.is_file():
+        raise ExperimentError(f"{path} does not exist; give the folder of CIFAR-10's Parquet files")
     table = pq.read_table(path)
     columns = table.slice(0, limit or table.num_rows).to_pydict()
     pictures = [np.asarray(Image.open(io.BytesIO(item["bytes"]))) for item in columns["img"]]

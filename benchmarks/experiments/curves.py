@@ -77,7 +77,7 @@ def tables(report: Report) -> str:
             cells = [_both(own[budget]) for budget in budgets]
             lines.append([method, *cells])
         header = ["agreement / accuracy at", *(f"{budget:g}" for budget in budgets)]
-        title = f"**{network}**, original accuracy {rows[0]['original']:.1f}\n\n"
+        title = f"**{network}**, original accuracy {rows[-1]['original']:.1f}\n\n"
         parts.append(title + table(header, lines))
     return "\n".join(parts)
 

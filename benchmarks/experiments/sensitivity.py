@@ -86,7 +86,8 @@ def tables(report: Report) -> str:
             for size in columns:
                 own = report.where(what="size", network=network, size=size, method=method)
                 good = [r["agreement"] for r in own if "agreement" in r]
-                cells.append(spread(good) if good else "too few" if own else "")
+                some = f" ({len(good)} of {len(own)})" if len(good) < len(own) else ""
+                cells.append(spread(good) + some if good else "too few" if own else "")
             lines.append([f"{network}, {method}", *cells])
     header = ["agreement at 0.5 of the FLOPs, images", *map(str, columns)]
     return first + "\n" + table(header, lines)

@@ -20,7 +20,7 @@ from interpress.knowledge import Knowledge
 from interpress.latency import latency_ratio
 from interpress.linalg.ordering import is_number, is_whole
 from interpress.memory import load_analysis, save_analysis
-from interpress.methods.registry import Method, method_of
+from interpress.methods.registry import METHODS, Method, method_of
 from interpress.progress import Bars, bars
 from interpress.recompute import recomputed
 from interpress.result import Result
@@ -110,8 +110,9 @@ class Analysis:
     ) -> Analysis:
         """A saved analysis of this very model.
 
-        Without `calibration`, only what needs no data can be asked: `refit=False` and an
-        allocation other than "measured", unless that was measured before saving.
+        Without `calibration`, only what needs no data can be asked: `refit=False`, an allocation
+        other than "measured" (unless that was measured before saving), and a selection that does
+        not look at activations (as "thinet", "hrank" and "pfp" do).
         """
         check_memory(memory)
         knowledge, seed = load_analysis(path, model, calibration, forward)
@@ -187,10 +188,10 @@ class _Job:
 
     def recomputed(self, places: Bars) -> Result:
         """Algorithm 2 to the letter: later layers are measured again after every step."""
-        if self.method.name != "iterative-id" or self.budget.kind != "flops":
+        if self.method != METHODS["iterative-id"] or self.budget.kind != "flops":
             raise ArgumentError(
-                "recompute=True is the literal loop of iterative-id for a flops= budget; got "
-                f"method={self.method.name!r} and {self.budget}"
+                "recompute=True is the literal loop of iterative-id, with none of its parts "
+                f"replaced, for a flops= budget; got {self.method} and {self.budget}"
             )
         allowed = self._problem(places).allowed
         built, widths = recomputed(self.knowledge, allowed, self.budget.value, self.step, places)

@@ -21,7 +21,7 @@ from interpress.graph.spaces import Spaces
 from interpress.graph.taps import Tap
 from interpress.judge import Judge
 from interpress.methods.registry import Method, Order, order_of
-from interpress.profile import Look, Profile, columns_of, profiles_of
+from interpress.profile import Look, Profile, blind, columns_of, profiles_of
 from interpress.progress import Bars, bars
 from interpress.sensitivity import Measured, factor_of, measure_effects
 
@@ -155,6 +155,8 @@ class Knowledge:
         )
 
     def _look(self, name: str) -> Look:
+        if self.calibration is None:
+            return blind(name)
         tap = self.spaces.taps[name]
         dense = dense_readers(self.spaces, [tap]).get(name)
         weight = None if dense is None else self.spaces.graph.parameters()[dense.weight]

@@ -92,10 +92,11 @@ class Look:
     def maps(self) -> Tensor:
         """(examples, columns, height, width): what a channel is on one example, as a picture."""
         site, shape = self.tap.sites[0], self.operand.shape
+        if site.fold is not None:  # the batch is merged into another dim: one number each
+            return self.columns()[:, :, None, None]
         rest = [shape[dim] for dim in range(len(shape)) if dim not in site.dims]
-        examples = rest[0] if site.fold is None else 1
-        apart = self.columns().reshape(examples, -1, self.tap.size).mT
-        return apart.unflatten(2, rest[1:] if len(rest) == 3 and site.fold is None else (-1, 1))
+        apart = self.columns().reshape(rest[0], -1, self.tap.size).mT
+        return apart.unflatten(2, rest[1:] if len(rest) == 3 else (-1, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,14 +208,15 @@ def profiles_of(
         ]
         measured = tuple(reading for reading in readings if reading is not None)
         making = Making(space, spaces, parameters)
-        found[space.name] = Profile(space, measured, making, look or _blind, seed)
+        found[space.name] = Profile(space, measured, making, look or blind, seed)
     return found
 
 
-def _blind(tap: str) -> Look:
+def blind(tap: str) -> Look:
+    """Where there are no data: say so."""
     raise ArgumentError(
         f"this selection looks at activations ({tap!r}), and there are no data to look at here; "
-        "choose another one, as selection='weights'"
+        "choose another one, as selection='weights', or pass calibration= to Analysis.load"
     )
 
 

@@ -200,7 +200,7 @@ def test_looking_at_activations_needs_data(
     path = f"{tmp_path}/analysis.safetensors"
     analysis.save(path)
     loaded = Analysis.load(path, digits.fresh())
-    with pytest.raises(ArgumentError, match="without calibration data"):
+    with pytest.raises(ArgumentError, match="no data to look at here"):
         loaded.compress(flops=0.5, selection="hrank", allocation="constant", refit=False)
 
 
@@ -211,3 +211,11 @@ def test_an_error_budget_cannot_go_without_the_correction(
         analysis.compress(error=0.1, correct=False)
     with pytest.raises(ArgumentError, match="correct=False leaves T out"):
         interpress.compress(digits.fresh(), digits.calibration, error=0.1, correct=False)
+
+
+@pytest.mark.parametrize("parts", [{"selection": "l1"}, {"correct": False}, {"refit": True}])
+def test_the_literal_loop_takes_no_other_parts(
+    analysis: Analysis, parts: dict[str, object]
+) -> None:
+    with pytest.raises(ArgumentError, match="none of its parts replaced"):
+        analysis.compress(flops=0.5, method="iterative-id", recompute=True, **parts)  # type: ignore[arg-type]

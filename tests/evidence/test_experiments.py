@@ -127,3 +127,61 @@ def test_result_files_are_json_of_rows() -> None:
             assert stored["about"]["experiment"] == name
             assert not stored["about"]["options"]["quick"]
             assert all(run["command"] and run["machine"] for run in stored["about"]["runs"])
+
+
+def test_all_goes_on_past_what_lacks_data_and_says_what_was_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+
+    def run(name: str, *_: object) -> Report:
+        if name in ("atom3d", "imagenet"):
+            raise ExperimentError("no data")
+        ran.append(name)
+        return Report.load(experiment.RESULTS / f"{name}.json")
+
+    monkeypatch.setattr(experiment, "run", run)
+    with pytest.raises(ExperimentError, match="atom3d: no data\nimagenet: no data"):
+        main(["all", "--out", str(tmp_path)])
+    assert set(ran) == set(NAMES) - {"atom3d", "imagenet"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["circle", "--quick", "--only", "nothing"], "no job of circle has 'nothing'"),
+        (["circle", "--redraw"], "to draw; run circle first"),
+        (["circle", "--quick", "--seeds", "0"], "--seeds 0: give at least 1"),
+        (["circle", "--quick", "--device", "abacus"], "--device abacus"),
+    ],
+)
+def test_nonsense_is_named(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments, "--out", str(tmp_path)])
+    assert message in f"{caught.value} {capsys.readouterr().err}"
+
+
+def test_a_part_of_an_experiment_has_tables_and_no_plots_yet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["removed", "--quick", "--only", "iterative", "--out", str(tmp_path)])
+    assert "no plots of removed: some jobs" in capsys.readouterr().err.replace("\n", " ")
+    assert "iterative-id, class 8" in (tmp_path / "removed.md").read_text()
+
+
+def test_other_weights_are_not_mixed_with_those_of_before(tmp_path: Path) -> None:
+    class Module:
+        jobs = staticmethod(lambda setting: [experiment.Job("a", lambda: [{"key": "a"}])])
+        tables = staticmethod(lambda report: "")
+
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    (weights / "net.safetensors").write_bytes(b"one")
+    setting = Setting(weights=weights)
+    experiment.run("toy", Module, setting, tmp_path, False)  # type: ignore[arg-type]
+    experiment.run("toy", Module, setting, tmp_path, False)  # type: ignore[arg-type]
+    (weights / "net.safetensors").write_bytes(b"two")
+    with pytest.raises(ExperimentError, match="perhaps with other weights"):
+        experiment.run("toy", Module, setting, tmp_path, False)  # type: ignore[arg-type]
