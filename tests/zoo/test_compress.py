@@ -11,6 +11,8 @@ from interpress import analyze, compress
 from interpress.graph.graph import Example
 from interpress.methods import selections
 
+BASELINES = ("random", "l1", "l2", "soft", "fpgm", "bn-scale", "thinet", "hrank", "pfp")
+
 MEMBERS = [
     "vgg", "mobilenet_v1", "resnet18", "preact_resnet", "resnext", "densenet", "shufflenet_v2",
     "unet", "vit", "bert", "llama", "gated_mlp", "einsum_attention", "in_place", "two_inputs",
@@ -24,8 +26,8 @@ def test_baselines_order_the_units_of_every_kind_of_space(name: str) -> None:
     model, example = build(name)
     analysis = analyze(model, [example], patches=False)
     for profile in analysis._knowledge.profiles.values():
-        for label, selection in selections().items():
-            chosen = selection(profile)
+        for label in BASELINES:
+            chosen = selections()[label](profile)
             assert sorted(chosen.units.tolist()) == list(range(profile.space.size)), label
             assert chosen.proxy.shape == (profile.space.size + 1,), label
 
