@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import interpress
 from benchmarks.data.cifar import Images, load_cifar
-from benchmarks.experiment import ExperimentError, Row, Setting, need
+from benchmarks.experiment import ExperimentError, Job, Row, Setting, need
 from benchmarks.networks import NETWORKS, load_network
 from interpress import demo
 
@@ -115,6 +115,15 @@ def names(setting: Setting, wanted: Sequence[str] = tuple(NETWORKS)) -> list[str
             )
         return ["digits"]
     return [wanted[0]] if setting.quick else list(wanted)
+
+
+def each_network_and_seed(
+    setting: Setting, work: Callable[[Setting, str, int], list[Row]]
+) -> Iterator[Job]:
+    """One job per network and seed."""
+    for name in names(setting):
+        for seed in setting.draws(3):
+            yield Job(f"{name}/{seed}", partial(work, setting, name, seed))
 
 
 def digits_for_training() -> Images:

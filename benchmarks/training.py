@@ -28,18 +28,12 @@ class Schedule:
     batch: int = 128
     momentum: float = 0.0
     decay: float = 0.0
-    adam: bool = False
     half: bool = False
     """Whether a GPU computes in bfloat16 (weights stay float32)."""
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """A fresh optimizer."""
         parameters = [p for p in model.parameters() if p.requires_grad]
-        if self.adam:
-            on_gpu = parameters[0].is_cuda
-            return torch.optim.Adam(
-                parameters, self.rate(0), weight_decay=self.decay, capturable=on_gpu
-            )
         return torch.optim.SGD(
             parameters, self.rate(0), momentum=self.momentum, weight_decay=self.decay
         )

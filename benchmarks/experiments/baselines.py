@@ -8,14 +8,13 @@ and the paper's methods shrink block interiors only, as published; so does one r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import interpress
 from benchmarks import peers
 from benchmarks.experiment import Job, Report, Row, Setting
-from benchmarks.subjects import Subject, names, subject
+from benchmarks.subjects import Subject, each_network_and_seed, subject
 from benchmarks.tables import half_width, spread, table
 
 ABOUT = "CIFAR-10 at half of the FLOPs: baselines with and without correction, Torch-Pruning"
@@ -30,9 +29,7 @@ KEEP = 0.5
 
 def jobs(setting: Setting) -> Iterator[Job]:
     """One per network and seed."""
-    for name in names(setting):
-        for seed in setting.draws(3):
-            yield Job(f"{name}/{seed}", partial(_one, setting, name, seed))
+    return each_network_and_seed(setting, _one)
 
 
 def _one(setting: Setting, name: str, seed: int) -> list[Row]:

@@ -8,14 +8,13 @@ of them. Beside them, each stage alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import interpress
 from benchmarks.experiment import Job, Report, Row, Setting
 from benchmarks.lowrank import KINDS, factored
-from benchmarks.subjects import names, subject
+from benchmarks.subjects import each_network_and_seed, subject
 from benchmarks.tables import half_width, spread, table
 from interpress.demo import flops
 
@@ -27,9 +26,7 @@ UNTIL: tuple[dict[str, Any], ...] = ({"agreement": 0.99}, {"flops": 0.75})
 
 def jobs(setting: Setting) -> Iterator[Job]:
     """One per network and seed."""
-    for name in names(setting):
-        for seed in setting.draws(3):
-            yield Job(f"{name}/{seed}", partial(_one, setting, name, seed))
+    return each_network_and_seed(setting, _one)
 
 
 def _one(setting: Setting, name: str, seed: int) -> list[Row]:

@@ -67,9 +67,10 @@ def jobs(setting: Setting) -> Iterator[Job]:
             yield Job(f"twins/{width}/{trial}", partial(_twins, setting, width, trial))
 
 
-def _trained(
+def trained(
     setting: Setting, pictures: Pictures, width: int, layers: int, seed: int, order: int
 ) -> nn.Sequential:
+    """A network from a start and an order of the data, each with a seed."""
     torch.manual_seed(seed)
     model = network(pictures.train.images.shape[1], width, layers).to(setting.device)
     train(
@@ -85,7 +86,7 @@ def _calibration(setting: Setting, pictures: Pictures) -> Tensor:
 
 def _one(setting: Setting, layers: int, width: int, seed: int) -> list[Row]:
     pictures = load_pictures(setting)
-    model = _trained(setting, pictures, width, layers, seed, seed)
+    model = trained(setting, pictures, width, layers, seed, seed)
     about: Row = {"data": pictures.name, "layers": layers, "seed": seed}
     rows = [about | {"method": "scratch", "width": width, "after": accuracy(model, *pictures.test)}]
     if width == 16:  # only there to be compared with
@@ -111,7 +112,7 @@ def _spectrum(setting: Setting) -> list[Row]:
     """Singular values, ||R22|| and |r_kk / r_11| of one hidden layer, and accuracy at every k."""
     pictures = load_pictures(setting)
     width = setting.count(4096, 64)
-    model = _trained(setting, pictures, width, 1, 0, 0)
+    model = trained(setting, pictures, width, 1, 0, 0)
     calibration = _calibration(setting, pictures)
     with torch.no_grad():
         Z = model[:2](calibration)
@@ -143,7 +144,7 @@ def _twins(setting: Setting, width: int, trial: int) -> list[Row]:
     accuracies = []
     for start in (a, b):
         for order in (a, b):
-            model = _trained(setting, pictures, width, 1, start, order)
+            model = trained(setting, pictures, width, 1, start, order)
             found[start, order] = predicted(model, pictures.test.images)
             accuracies.append(accuracy(model, *pictures.test))
     pairs = {

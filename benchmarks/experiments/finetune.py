@@ -60,7 +60,8 @@ def jobs(setting: Setting) -> Iterator[Job]:
         yield Job(f"{name}/twin", partial(_twin, setting, name))
 
 
-def _augment(one: Subject) -> Any:
+def augmentation(one: Subject) -> Any:
+    """Crops and mirrors for photographs; digits are left as they are."""
     return None if one.name == "digits" else shifted
 
 
@@ -84,7 +85,7 @@ def _one(setting: Setting, name: str, start: str, teaching: str) -> list[Row]:
     train(
         smaller, *one.train, schedule(setting.count(60, 3)),
         objective=labelled if teaching == "labels" else distilled(one.model),
-        augment=_augment(one), setting=setting, label=f"{name}, {start}, {teaching}",
+        augment=augmentation(one), setting=setting, label=f"{name}, {start}, {teaching}",
         each_epoch=lambda epoch: note(epoch + 1),
     )  # fmt: skip
     return rows
@@ -99,7 +100,7 @@ def _twin(setting: Setting, name: str) -> list[Row]:
     twin = (demo.DigitNet() if name == "digits" else NETWORKS[name]()).to(setting.device)
     epochs = setting.count(60, 6)
     train(
-        twin, *one.train, from_scratch(epochs), augment=_augment(one), seed=1, setting=setting,
+        twin, *one.train, from_scratch(epochs), augment=augmentation(one), seed=1, setting=setting,
         label=f"{name}, twin",
     )  # fmt: skip
     about = {"network": name, "start": "twin", "teaching": "labels", "epoch": epochs}

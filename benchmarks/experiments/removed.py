@@ -16,7 +16,7 @@ from torch import nn
 import interpress
 from benchmarks.data.cifar import Images
 from benchmarks.experiment import Job, Report, Row, Setting
-from benchmarks.experiments.finetune import STARTS, _augment, schedule
+from benchmarks.experiments.finetune import STARTS, augmentation, schedule
 from benchmarks.subjects import Subject, names, subject
 from benchmarks.tables import spread, table
 from benchmarks.training import train
@@ -67,7 +67,7 @@ def _tuned(setting: Setting, name: str, removed: int) -> list[Row]:
     kept = one.train.labels != removed
     train(
         smaller, one.train.images[kept], one.train.labels[kept], schedule(setting.count(60, 3)),
-        augment=_augment(one), setting=setting, label=f"{name} without class {removed}",
+        augment=augmentation(one), setting=setting, label=f"{name} without class {removed}",
         each_epoch=lambda epoch: note(epoch + 1),
     )  # fmt: skip
     return rows

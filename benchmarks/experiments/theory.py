@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.data.fashion import load_pictures
 from benchmarks.experiment import Job, Report, Row, Setting
-from benchmarks.experiments.fashion import _trained
+from benchmarks.experiments.fashion import trained
 from benchmarks.tables import number, table
 from interpress.theory import hidden_layer, risks
 
@@ -24,7 +24,7 @@ def jobs(setting: Setting) -> Iterator[Job]:
 
 def _one(setting: Setting, width: int) -> list[Row]:
     pictures = load_pictures(setting)
-    model = _trained(setting, pictures, width, 1, 0, 0).cpu()
+    model = trained(setting, pictures, width, 1, 0, 0).cpu()
     count = setting.count(10_000, 600)
     layer = hidden_layer(model, pictures.train.images[:count])
     test = hidden_layer(model, pictures.test.images).activations

@@ -191,7 +191,8 @@ class _Job:
         if self.method != METHODS["iterative-id"] or self.budget.kind != "flops":
             raise ArgumentError(
                 "recompute=True is the literal loop of iterative-id, with none of its parts "
-                f"replaced, for a flops= budget; got {self.method} and {self.budget}"
+                f"replaced, for a flops= budget; got {self.method} and {self.budget}; leave "
+                "recompute or the other options out"
             )
         allowed = self._problem(places).allowed
         built, widths = recomputed(self.knowledge, allowed, self.budget.value, self.step, places)

@@ -21,6 +21,7 @@ from interpress.archive import PAGE
 from interpress.comparison import agreement
 from interpress.graph.graph import Example
 from interpress.latency import latency_ratio
+from interpress.methods.registry import order_of
 from interpress.result import Result
 from interpress.surgery import shrink
 
@@ -70,12 +71,8 @@ def load_digits() -> Digits:
 
 def by_magnitude(result: Result) -> nn.Module:
     """As narrow as the result, but with the channels of the largest weights, and no correction."""
-    weights = dict(result.spaces.graph.model.named_parameters())
-    kept = {}
-    for name, width in result.widths.items():
-        makers = [weights[own] for own in result.spaces[name].producers]
-        maker = next(weight for weight in makers if weight.ndim > 1)
-        kept[name] = maker.detach().abs().flatten(1).sum(1).argsort(descending=True)[:width]
+    profiles = result.known.profiles
+    kept = {n: order_of(profiles[n], "l1").kept(width) for n, width in result.widths.items()}
     return shrink(result.spaces, kept)
 
 

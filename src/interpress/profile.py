@@ -122,11 +122,13 @@ class Making:
         return found
 
     def _rows(self, name: str) -> list[Tensor]:
-        """A weight as one row per unit, for every dim along which the units are counted."""
+        """A weight as one row per unit, along the dim that makes or carries them."""
         weight = self._parameters[name].detach().double().cpu()
+        taps = self._spaces.taps.values()
+        reading = {own.dim for tap in taps for own in tap.absorbers if own.weight == name}
         found = []
         for layer in self._spaces.trace.weights[name].channels():
-            if len(layer.support) != 1:
+            if len(layer.support) != 1 or layer.support[0] in reading:
                 continue
             units = units_of(self._spaces, self.space, layer.labels.reshape(-1))
             counts = torch.bincount(units[units >= 0], minlength=self.space.size)

@@ -219,3 +219,23 @@ def test_the_literal_loop_takes_no_other_parts(
 ) -> None:
     with pytest.raises(ArgumentError, match="none of its parts replaced"):
         analysis.compress(flops=0.5, method="iterative-id", recompute=True, **parts)  # type: ignore[arg-type]
+
+
+def test_a_weight_that_reads_the_space_it_makes_counts_by_what_it_makes() -> None:
+    class Stream(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.more = nn.Linear(6, 8), nn.Linear(8, 8)
+            self.last = nn.Linear(8, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.first(x)
+            return self.last((x + self.more(x.relu())).relu())
+
+    torch.manual_seed(0)
+    model = Stream()
+    own = interpress.analyze(model, torch.randn(80, 6), patches=False)
+    (profile,) = own._knowledge.profiles.values()
+    found = profile.making.filters()
+    assert [tuple(rows.shape) for rows in found] == [(8, 6), (8, 8)]
+    assert torch.equal(found[1], model.more.weight.detach().double())
