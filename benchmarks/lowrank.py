@@ -145,7 +145,7 @@ def _by_energy(layers: list[_Layer], knob: float) -> dict[str, int]:
     ranks = {}
     for layer in layers:
         kept = layer.energies.cumsum(0)
-        gains = layer.energies[1:] / kept[:-1].clamp(min=1e-300)  # d log(energy)
+        gains = layer.energies[1:] / kept[1:].clamp(min=1e-300)
         price = math.exp(knob) * layer.per_rank / whole
         ranks[layer.name] = 1 + int((gains > price).sum())
     return ranks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from interpress.demo import flops
 
-IMPORTANCES = ("L1", "group L2", "group L2, global")
+IMPORTANCES = ("L1", "group L1", "group L2", "group L2, global")
 _PROBES = 8
 
 
@@ -22,14 +23,16 @@ def available() -> bool:
     return importlib.util.find_spec("torch_pruning") is not None
 
 
-def torch_pruning(model: nn.Module, example: Tensor, importance: str, keep: float) -> nn.Module:
+def torch_pruning(
+    model: nn.Module, example: Tensor, importance: str, keep: float, ignored: Sequence[str] = ()
+) -> nn.Module:
     """The largest network it makes with at most so much of the FLOPs, by bisection of its ratio."""
     whole = flops(model, example)
     low, high = 0.0, 1.0  # low keeps too much, high is small enough
     best: nn.Module | None = None
     for _ in range(_PROBES):
         ratio = (low + high) / 2
-        smaller = _pruned(model, example, importance, ratio)
+        smaller = _pruned(model, example, importance, ratio, ignored)
         if flops(smaller, example) <= keep * whole:
             best, high = smaller, ratio
         else:
@@ -39,14 +42,17 @@ def torch_pruning(model: nn.Module, example: Tensor, importance: str, keep: floa
     return best
 
 
-def _pruned(model: nn.Module, example: Tensor, importance: str, ratio: float) -> nn.Module:
+def _pruned(
+    model: nn.Module, example: Tensor, importance: str, ratio: float, ignored: Sequence[str]
+) -> nn.Module:
     import torch_pruning as peer
 
     smaller = copy.deepcopy(model)
     for parameter in smaller.parameters():
         parameter.requires_grad_(True)  # it does nothing otherwise
     score: Any = {
-        "L1": lambda: peer.importance.MagnitudeImportance(p=1),
+        "L1": lambda: peer.importance.MagnitudeImportance(p=1, group_reduction="first"),
+        "group L1": lambda: peer.importance.MagnitudeImportance(p=1),
         "group L2": lambda: peer.importance.GroupMagnitudeImportance(p=2),
         "group L2, global": lambda: peer.importance.GroupMagnitudeImportance(p=2),
     }[importance]()
@@ -60,7 +66,7 @@ def _pruned(model: nn.Module, example: Tensor, importance: str, ratio: float) ->
             pruning_ratio=ratio,
             global_pruning=importance.endswith("global"),
             max_pruning_ratio=0.95,  # so that no layer vanishes
-            ignored_layers=[last],
+            ignored_layers=[last, *map(smaller.get_submodule, ignored)],
         ).step()
     return smaller.eval()
 

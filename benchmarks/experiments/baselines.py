@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 import interpress
 from benchmarks import peers
 from benchmarks.experiment import Job, Report, Row, Setting
@@ -24,6 +26,7 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
     "T": {"refit": False},
     "T + refit": {"refit": True},
 }
+ALLOCATED = ("l2", "fpgm")
 KEEP = 0.5
 
 
@@ -58,6 +61,13 @@ def _one(setting: Setting, name: str, seed: int) -> list[Row]:
                 flops=KEEP, selection=selection, allocation="constant", progress=False, **parts
             )
             add(selection, label, result.model)
+            if label == "none":
+                add(selection, "batch norm", peers.recalibrated(result.model, calibration))
+    for selection in ALLOCATED:  # how much of our lead is the allocation's
+        result = inner.compress(
+            flops=KEEP, selection=selection, allocation="measured", refit=True, progress=False
+        )
+        add(f"{selection}, our widths", "T + refit", result.model)
     if peers.available():
         _peers(one, calibration, add)
     return rows
@@ -70,6 +80,20 @@ def _peers(one: Subject, calibration: Any, add: Any) -> None:
         add(f"Torch-Pruning {importance}", "none", smaller)
         again = peers.recalibrated(smaller, calibration)
         add(f"Torch-Pruning {importance}", "batch norm", again)
+        if one.streams:
+            ignored = [
+                name for name, module in one.model.named_modules() if _on_stream(name, module)
+            ]
+            smaller = peers.torch_pruning(one.model, example, importance, KEEP, ignored)
+            add(f"Torch-Pruning {importance}, interiors only", "none", smaller)
+            again = peers.recalibrated(smaller, calibration)
+            add(f"Torch-Pruning {importance}, interiors only", "batch norm", again)
+
+
+def _on_stream(name: str, module: nn.Module) -> bool:
+    """Whether a convolution of ResNet-56 writes into a residual stream."""
+    inside = name.endswith(".conv1")
+    return isinstance(module, nn.Conv2d) and not inside
 
 
 def tables(report: Report) -> str:

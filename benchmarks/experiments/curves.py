@@ -55,7 +55,7 @@ def _one(setting: Setting, name: str) -> list[Row]:
                 flops=asked, selection=selection, allocation="constant", refit=False,
                 correct=False, progress=False,
             )  # fmt: skip
-            add(selection, asked, result.model)
+            add(selection, asked, peers.recalibrated(result.model, calibration))
         if peers.available():
             example = calibration[:2].to(next(one.model.parameters()).device)
             for importance in PEERS:
@@ -111,5 +111,5 @@ def _style(method: str, colours: tuple[str, ...]) -> dict[str, Any]:
         return {"color": colours[OWN.index(method)], "label": method, "linewidth": 2}
     if method.startswith("Torch-Pruning"):
         return {"color": colours[3], "ls": ":" if "global" in method else "--", "label": method}
-    label = "baselines, uncorrected" if method == BASELINES[0] else None
+    label = "baselines + batch norm" if method == BASELINES[0] else None
     return {"color": "0.75", "linewidth": 0.8, "label": label, "zorder": 0}

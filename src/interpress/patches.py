@@ -62,9 +62,9 @@ class Dense:
     def outputs(self, target: Tensor, at: Tensor | None) -> Tensor:
         """(rows, out)."""
         if self.spatial:
-            flat = target.flatten(2)  # (batch, out, positions)
-            flat = flat if at is None else flat[:, :, at.to(target.device)]
-            return flat.movedim(1, 2).reshape(-1, target.shape[1])
+            flat = target.flatten(2).mT  # (batch, positions, out)
+            flat = flat if at is None else flat[:, at.to(target.device)]
+            return flat.reshape(-1, target.shape[1])
         flat = target.reshape(-1, target.shape[-1])
         return flat if at is None else flat[at.to(target.device)]
 

@@ -268,24 +268,28 @@ class _Walk:
         added: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The same rows: inputs, what the output goes on to be in the full network, and what is
-        added to it in the small one."""
+        added to it in the small one (a single row if that is the same for all)."""
         dense, kept = layer.dense, layer.kept.to(target.device)
-        wish = dense.outputs(target, at)[:, kept]
-        offset = torch.zeros_like(wish) if added is None else added
+        wish = dense.outputs(target, at).index_select(1, kept)
+        offset = wish.new_zeros(1, wish.shape[1]) if added is None else added
         full, small = layer.after[0].norm, layer.after[1].norm
         if full is not None and small is not None:
             scale, shift = full.scale[layer.kept].to(wish), full.shift[layer.kept].to(wish)
             wish = torch.addcmul(shift, wish, scale)
             offset = offset + small.shift.to(wish)
         if layer.others is not None:
-            wish = wish + dense.outputs(self.full.values[batch][layer.others[0]], at)[:, kept]
+            other = dense.outputs(self.full.values[batch][layer.others[0]], at)
+            wish = wish + other.index_select(1, kept)
         return X, wish, offset
 
     def _refit(self, layer: _Layer, rows: list[tuple[Tensor, Tensor, Tensor]]) -> None:
         dense, (theirs, ours) = layer.dense, layer.after
         weight, bias = self.small.weights[dense.weight], self.small.weights.get(dense.bias or "")
+        X, wish, offset = zip(*rows, strict=True)
         regression = Regression(
-            *(torch.cat(parts) for parts in zip(*rows, strict=True)),
+            torch.cat(X),
+            torch.cat(wish),
+            offset[0] if layer.others is None else torch.cat(offset),
             scale=None if ours.norm is None else ours.norm.scale,
             relu=theirs.relu and ours.relu,
             shifts=bias is not None or ours.norm is not None,

@@ -33,7 +33,10 @@ class Solution:
 
 
 class Regression:
-    """Rows of inputs and wishes of one dense layer, per group of its outputs."""
+    """Rows of inputs and wishes of one dense layer, per group of its outputs.
+
+    `offset` has a row for each of them, or one for all.
+    """
 
     def __init__(
         self,

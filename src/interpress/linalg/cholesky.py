@@ -19,6 +19,8 @@ from scipy.linalg import lapack
 from torch import Tensor, inf
 from torch.nn.functional import threshold
 
+from interpress.linalg.threads import quiet_scipy
+
 _BLOCK = 32  # pivots between two updates of the whole matrix
 
 
@@ -65,7 +67,8 @@ def cholesky_in_order(G: Tensor, order: Tensor, smallest: float) -> Pivots:
 
 def _lapack(G: Tensor, smallest: float) -> Pivots:
     # The lower factor in Fortran order is the upper one in C order: rows come out contiguous.
-    packed, pivots, count, _ = lapack.dpstrf(G.numpy().T, tol=max(smallest, 0.0), lower=1)
+    with quiet_scipy(len(G)):
+        packed, pivots, count, _ = lapack.dpstrf(G.numpy().T, tol=max(smallest, 0.0), lower=1)
     order = torch.from_numpy(pivots.astype("int64") - 1)
     return Pivots(order, torch.from_numpy(packed.T[:count]).triu())
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -75,9 +76,10 @@ def _apart(parts: list[_Part], pool: Tensor, count: int) -> Tensor:
     """Places of `count` blocks of a pool, in its order, no two of which stand for each other."""
     if count == 1:
         return torch.zeros(1, dtype=torch.long, device=pool.device)
-    coupled = torch.stack([part.coupling(pool) for part in parts]).amax(0).cpu() > _COUPLED
+    coupling = torch.stack([part.coupling(pool) for part in parts]).amax(0)
+    coupled = (coupling > _COUPLED).numpy(force=True)
     taken: list[int] = []
-    barred = torch.zeros(len(pool), dtype=torch.bool)
+    barred = np.zeros(len(pool), dtype=bool)
     for place in range(len(pool)):
         if not barred[place]:
             taken.append(place)

@@ -18,6 +18,7 @@ from interpress.linalg.cholesky import (
 from interpress.linalg.factor import RFactor, gram, triangle
 from interpress.linalg.ordering import Ordering, as_square, solve_upper, suffix_sums
 from interpress.linalg.precision import gram_floor
+from interpress.linalg.threads import quiet_scipy
 
 # Cholesky of a Gram matrix is right to eps * condition**2. Up to this condition number (of columns
 # scaled to length one) it is trusted; beyond it, columns are deflated and get a new Gram matrix.
@@ -137,7 +138,8 @@ def _root(factor: RFactor) -> tuple[Tensor, float]:
 
 def _householder(factor: RFactor, root: Tensor) -> Ordering:
     """LAPACK's pivoted QR, on the host: for few rows and more columns than a Gram matrix allows."""
-    R, order = scipy.linalg.qr(root.cpu().numpy(), mode="r", pivoting=True, check_finite=False)
+    with quiet_scipy(root.shape[1]):
+        R, order = scipy.linalg.qr(root.cpu().numpy(), mode="r", pivoting=True, check_finite=False)
     R, order = torch.from_numpy(R).to(root), torch.from_numpy(order).long().to(root.device)
     diagonal = R.diagonal().abs()
     count = int((diagonal > factor.floor * diagonal[0]).sum())

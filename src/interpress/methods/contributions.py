@@ -8,6 +8,8 @@ from torch import Tensor
 from interpress.patches import sampled
 from interpress.profile import Look, Profile
 
+_PLACES = 16
+
 
 def patches_and_weights(
     look: Look, rows: int, generator: torch.Generator
@@ -22,7 +24,8 @@ def patches_and_weights(
     column = look.tap.absorbers[0].column
     if column.ndim > 1 or bool((column < 0).any()):
         return None
-    at = dense.positions(look.operand, rows, generator)
+    # places are shared by the examples of a batch: many of them, then some rows of all
+    at = dense.positions(look.operand, max(rows, _PLACES * len(look.operand)), generator)
     X = dense.inputs(look.operand, at)[:, 0].float()
     W = weight.detach().float().flatten(1)
     per_entry = W.shape[1] // len(column)

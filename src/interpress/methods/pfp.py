@@ -12,7 +12,7 @@ from interpress.methods.contributions import patches_and_weights, summed_by_unit
 from interpress.methods.registry import Chosen, ranked, selection
 from interpress.profile import Profile
 
-_ROWS = 128
+_ROWS = 512
 
 
 @selection("pfp")
