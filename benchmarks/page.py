@@ -58,6 +58,13 @@ def _agreement(report: Report, network: str, method: str, correction: str) -> st
     return spread([row["agreement"] for row in rows], 1)
 
 
+def _ahead(report: Report, network: str, method: str) -> str:
+    """By how much `preserve` is ahead, seed by seed."""
+    ours = {r["seed"]: r["agreement"] for r in report.where(network=network, method="preserve")}
+    rows = report.where(network=network, method=method)
+    return spread([ours[row["seed"]] - row["agreement"] for row in rows], 1)
+
+
 def _flops(report: Report, network: str, method: str) -> str:
     rows = report.where(network=network, method=method)
     return f"{sum(row['flops'] for row in rows) / len(rows):.2f}"
@@ -97,8 +104,8 @@ def _gap(report: Report, method: str, which: str) -> str:
     return f"{sum(gap <= 5 for gap in found)} of {len(found)}"
 
 
-def _tuned(report: Report, start: str, teaching: str, when: str) -> str:
-    rows = report.where(network="vgg16", start=start, teaching=teaching)
+def _tuned(report: Report, network: str, start: str, teaching: str, when: str) -> str:
+    rows = report.where(network=network, start=start, teaching=teaching)
     return f"{rows[0 if when == 'before' else -1]['agreement']:.1f}"
 
 
@@ -131,6 +138,7 @@ def _lemma(report: Report) -> str:
 
 _ANSWERS: dict[tuple[str, str], Callable[..., str]] = {
     ("baselines", "agreement"): _agreement,
+    ("baselines", "ahead"): _ahead,
     ("baselines", "flops"): _flops,
     ("circle", "loss"): _loss,
     ("fashion", "accuracy"): _fashion,
