@@ -16,8 +16,8 @@ from types import ModuleType
 
 from benchmarks import experiment
 from benchmarks.experiment import RESULTS, Report
-from benchmarks.experiments import composition, removed
-from benchmarks.tables import half_width, number, spread
+from benchmarks.experiments import baselines, composition, removed
+from benchmarks.tables import half_width, number, spread, table
 
 TEMPLATE = Path(__file__).parent / "evidence.md"
 PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
@@ -150,6 +150,34 @@ _ANSWERS: dict[tuple[str, str], Callable[..., str]] = {
     ("quantize", "agreement"): _int8,
     ("theory", "ratio"): _lemma,
 }
+
+
+def headline() -> str:
+    """The table of the README: half of the FLOPs, what stays of the decisions."""
+    report = Report.load(RESULTS / "baselines.json")
+    networks = {"vgg16": "VGG-16", "mobilenetv1": "MobileNetV1", "resnet56": "ResNet-56"}
+    wanted = {
+        "`preserve`, the default": ("preserve", "T + refit"),
+        "`iterative-id`, the paper's": ("iterative-id", "T"),
+        "Torch-Pruning 1.6.1, batch norms recalibrated": ("Torch-Pruning", "batch norm"),
+        "Torch-Pruning 1.6.1": ("Torch-Pruning", "none"),
+        "largest weights (L2)": ("l2", "none"),
+    }
+    lines = []
+    for label, (method, correction) in wanted.items():
+        cells = []
+        for network in networks:
+            rows = [
+                row
+                for row in report.where(network=network, correction=correction)
+                if row["method"] == method or row["method"].startswith(f"{method} ")
+            ]
+            best = report.where(
+                network=network, correction=correction, method=baselines.best_of(rows)
+            )
+            cells.append(f"{sum(row['agreement'] for row in best) / len(best):.1f}")
+        lines.append([label, *cells])
+    return table(["decisions kept, %", *networks.values()], lines)
 
 
 def main(arguments: list[str] | None = None) -> None:

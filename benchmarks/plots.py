@@ -11,7 +11,7 @@ COLOURS = ("#1b6ca8", "#d1495b", "#2e933c", "#8d6a9f", "#e08e45", "#3d3d3d", "#5
 
 
 @contextmanager
-def figure(path: Path, columns: int = 1, width: float = 4.2, height: float = 3.2) -> Iterator[Any]:
+def figure(path: Path, columns: int = 1, width: float = 4.2, height: float = 4.0) -> Iterator[Any]:
     """Axes side by side, saved when done."""
     import matplotlib.pyplot as plt
 

@@ -28,6 +28,7 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
     "T": {"refit": False},
     "T + refit": {"refit": True},
 }
+COLUMNS = ("none", "batch norm", "T", "T + refit")
 ALLOCATED = ("l2", "fpgm")
 KEEP = 0.5
 
@@ -104,7 +105,7 @@ def tables(report: Report) -> str:
     for network in dict.fromkeys(row["network"] for row in report.all):
         rows = report.where(network=network)
         corrections = list(dict.fromkeys(["none", *(row["correction"] for row in rows)]))
-        corrections.sort(key=["none", "batch norm", "T", "T + refit"].index)
+        corrections.sort(key=COLUMNS.index)
         lines = []
         for method in dict.fromkeys(row["method"] for row in rows):
             cells = [
@@ -143,7 +144,7 @@ def _rivals(report: Report, network: str) -> dict[str, list[Row]]:
     return {
         f"{kind}: {best}": [row for row in rows if row["method"] == best]
         for kind, rows in kinds.items()
-        for best in [_best(rows)]
+        for best in [best_of(rows)]
     }
 
 
@@ -156,7 +157,8 @@ def _kind(row: Row) -> str:
     return f"{'of Torch-Pruning' if peer else 'baseline'} ({row['correction']})"
 
 
-def _best(rows: list[Row]) -> str:
+def best_of(rows: list[Row]) -> str:
+    """The method with the highest mean."""
     means: dict[str, list[float]] = {}
     for row in rows:
         means.setdefault(row["method"], []).append(row["agreement"])
@@ -170,7 +172,7 @@ def draw(report: Report, folder: Path) -> None:
     networks = list(dict.fromkeys(row["network"] for row in report.all))
     with figure(folder / "baselines.svg", len(networks)) as axes:
         for axis, network in zip(axes, networks, strict=True):
-            for place, correction in enumerate(CORRECTIONS):
+            for place, correction in enumerate(COLUMNS):
                 values = []
                 for method in BASELINES:
                     rows = report.where(network=network, method=method, correction=correction)

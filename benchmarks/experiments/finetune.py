@@ -154,6 +154,6 @@ def draw(report: Report, folder: Path) -> None:
                 axis.axhline(row["agreement"], color=COLOURS[5], ls=":", label="twin")
             axis.set_title(network)
             axis.set_xlabel("epoch")
-            axis.set_ylim(bottom=85)
+            axis.set_ylim(85, 100)
             axis.set_ylabel("agreement, %")
         legend_below(axes[0])

@@ -54,6 +54,11 @@ def test_the_template_holds_no_figures_of_ours() -> None:
     }
 
 
+def test_the_readme_shows_what_the_files_say() -> None:
+    readme = (page.PAGE.parents[1] / "README.md").read_text()
+    assert page.headline() in readme, "put page.headline() there"
+
+
 @pytest.mark.parametrize("network", ["vgg16", "mobilenetv1", "resnet56"])
 def test_preserve_beats_every_baseline_and_torch_pruning_with_an_interval(network: str) -> None:
     report = Report.load(RESULTS / "baselines.json")

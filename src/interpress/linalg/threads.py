@@ -6,18 +6,25 @@ waits for it: after each factorization, all torch does takes twice as long for s
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from threading import Lock
 
 from threadpoolctl import ThreadpoolController
 
-_WORTHWHILE = 2048  # columns from which a factorization gains more than torch loses
+WORTHWHILE = 2048  # columns above which a factorization gains more than torch loses
+_LIMITING = Lock()  # the limit is the process's: two at once would restore each other's
 
 
-def quiet_scipy(n: int) -> AbstractContextManager[Any]:
-    """SciPy in the caller's thread alone, unless the matrix is large."""
-    return nullcontext() if n > _WORTHWHILE else _pools().limit(limits=1)
+@contextmanager
+def quiet_scipy(n: int) -> Iterator[None]:
+    """SciPy in the caller's thread alone, unless the matrix has many columns."""
+    if n > WORTHWHILE:
+        yield
+        return
+    with _LIMITING, _pools().limit(limits=1):
+        yield
 
 
 @cache

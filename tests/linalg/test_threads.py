@@ -1,0 +1,57 @@
+"""SciPy's thread pool is left as it was found, and alone where it is of use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from threadpoolctl import ThreadpoolController
+
+from interpress.linalg.cholesky import pivoted_cholesky
+from interpress.linalg.threads import WORTHWHILE, quiet_scipy
+
+POOLS = ThreadpoolController().select(internal_api="openblas")
+
+pytestmark = pytest.mark.skipif(not POOLS.info(), reason="SciPy has no OpenBLAS here")
+
+
+def _threads() -> list[int]:
+    return [pool["num_threads"] for pool in POOLS.info()]
+
+
+@pytest.fixture(autouse=True)
+def _two_threads() -> Iterator[None]:
+    with POOLS.limit(limits=2):
+        yield
+
+
+def test_small_matrices_are_factored_in_one_thread() -> None:
+    before = _threads()
+    with quiet_scipy(WORTHWHILE):
+        assert set(_threads()) == {1}
+    assert _threads() == before
+
+
+def test_large_ones_keep_their_threads() -> None:
+    before = _threads()
+    with quiet_scipy(WORTHWHILE + 1):
+        assert _threads() == before
+
+
+def test_an_error_inside_gives_them_back() -> None:
+    before = _threads()
+    with pytest.raises(ZeroDivisionError), quiet_scipy(10):
+        1 / 0  # noqa: B018
+    assert _threads() == before
+
+
+def test_factorizations_at_the_same_time_give_them_back() -> None:
+    before = _threads()
+    Z = torch.randn(128, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    G = Z.T @ Z
+    with ThreadPoolExecutor(8) as workers:
+        found = list(workers.map(lambda _: pivoted_cholesky(G, 0.0).order, range(64)))
+    assert all(torch.equal(order, found[0]) for order in found)
+    assert _threads() == before
