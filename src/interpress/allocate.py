@@ -88,7 +88,7 @@ def iterative_path(problem: Problem, step: float) -> Iterator[Widths]:
         below = [w for w in problem.allowed[name] if w <= target]
         return below[:1]
 
-    def score(widths: Widths, name: str, new: int) -> float:
+    def score(widths: Widths, name: str, new: int, saved: float) -> float:
         return float(problem.orders[name].proxy[new]) / problem.meter.touching(widths, name)
 
     return _path(problem, moves, score)
@@ -106,10 +106,9 @@ def marginal_path(problem: Problem) -> Iterator[Widths]:
         found = [allowed[end] for end in ends if end < len(allowed)]
         return found or allowed[here + 1 :][-1:]
 
-    def score(widths: Widths, name: str, new: int) -> float:
+    def score(widths: Widths, name: str, new: int, saved: float) -> float:
         losses = problem.losses[name]
-        lost = float(losses[new] - losses[widths[name]])
-        return lost / problem.meter.saved(widths, name, new)
+        return float(losses[new] - losses[widths[name]]) / saved
 
     return _path(problem, moves, score)
 
@@ -117,7 +116,7 @@ def marginal_path(problem: Problem) -> Iterator[Widths]:
 def _path(
     problem: Problem,
     moves: Callable[[str, int], list[int]],
-    score: Callable[[Widths, str, int], float],
+    score: Callable[[Widths, str, int, float], float],
 ) -> Iterator[Widths]:
     widths = problem.full()
     best: dict[str, tuple[float, int]] = {}
@@ -125,9 +124,9 @@ def _path(
     def consider(name: str) -> None:
         best.pop(name, None)
         found = [
-            (score(widths, name, new), new)
+            (score(widths, name, new, saved), new)
             for new in moves(name, widths[name])
-            if problem.meter.saved(widths, name, new) > 0
+            if (saved := problem.meter.saved(widths, name, new)) > 0
         ]
         if found:
             best[name] = min(found)

@@ -83,10 +83,11 @@ class Energy:
 
     def add(self, value: Tensor, channel: int) -> None:
         """Some examples of what the output became."""
-        rows = value[:_EXAMPLES_FOR_ENERGY].movedim(channel, -1).reshape(-1, value.shape[channel])
-        self.square = self.square + rows.double().square().sum(0)
-        self.total = self.total + rows.double().sum(0)
-        self.rows += len(rows)
+        few = value[:_EXAMPLES_FOR_ENERGY].double()
+        others = [dim for dim in range(few.ndim) if dim != channel % few.ndim]
+        self.total = self.total + few.sum(others)
+        self.square = self.square + few.square_().sum(others)
+        self.rows += few.numel() // few.shape[channel]
 
     @property
     def variance(self) -> float:
@@ -117,8 +118,9 @@ def shrinkable_taps(spaces: Spaces) -> list[Tap]:
 def dense_readers(spaces: Spaces, taps: Iterable[Tap]) -> dict[str, Dense]:
     """The taps that one plain dense layer reads, and that layer."""
     found = {}
+    parameters = spaces.graph.parameters()
     for tap in taps:
-        dense = dense_of(spaces.graph, tap.sites[0].op.node)
+        dense = dense_of(spaces.graph, tap.sites[0].op.node, parameters)
         plain = len(tap.sites) == len(tap.absorbers) == 1 and tap.sites[0].argument == "input"
         if dense is not None and plain and dense.weight == tap.absorbers[0].weight:
             found[tap.name] = dense
@@ -139,9 +141,10 @@ class _Pass:
         self._patches = patches
         self._sampler = torch.Generator().manual_seed(seed)
         self._outcomes: dict[fx.Node, list[tuple[str, int]]] = {}
+        parameters = spaces.graph.parameters()
         for name, dense in self._dense.items():
             self.energies[name] = Energy()
-            last = following(spaces.graph, spaces.taps[name].sites[0].op.node).last
+            last = following(spaces.graph, spaces.taps[name].sites[0].op.node, parameters).last
             self._outcomes.setdefault(last, []).append((name, 1 if dense.spatial else -1))
         self.examples = 0
 

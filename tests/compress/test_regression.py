@@ -34,7 +34,7 @@ def test_inputs_times_weights_are_the_outputs(name: str, some: bool) -> None:
     model = nn.Sequential(layer)
     graph = capture(model, torch.randn(shape))
     node = next(n for n in graph.nodes if n.op == "call_function")
-    dense = dense_of(graph, node)
+    dense = dense_of(graph, node, graph.parameters())
     assert dense is not None
     x = torch.randn(shape)
     y = layer(x)

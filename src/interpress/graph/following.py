@@ -53,7 +53,7 @@ def weight_name(graph: Graph, operand: Any) -> str | None:
 
 
 def batch_norm_after(
-    graph: Graph, node: fx.Node, parameters: Mapping[str, Tensor] | None = None
+    graph: Graph, node: fx.Node, parameters: Mapping[str, Tensor]
 ) -> BatchNorm | None:
     """The batch norm that alone reads a node's output, with statistics of its own."""
     if len(node.users) != 1:
@@ -66,7 +66,6 @@ def batch_norm_after(
     variance = weight_name(graph, arguments["running_var"])
     if arguments["input"] is not node or arguments.get("training") or not mean or not variance:
         return None
-    parameters = graph.parameters() if parameters is None else parameters
     scale = torch.rsqrt(parameters[variance].double() + arguments["eps"])
     gain, bias = (weight_name(graph, arguments[name]) for name in ("weight", "bias"))
     if (gain is None) != (arguments["weight"] is None) or (bias is None) != (
@@ -81,9 +80,7 @@ def batch_norm_after(
 _PASSING = ("aten.dropout", "aten.clone", "aten.alias", "aten.detach")
 
 
-def following(
-    graph: Graph, node: fx.Node, parameters: Mapping[str, Tensor] | None = None
-) -> Following:
+def following(graph: Graph, node: fx.Node, parameters: Mapping[str, Tensor]) -> Following:
     """What a node's output goes through next, as far as it alone does."""
     norm = batch_norm_after(graph, node, parameters)
     end = node if norm is None else norm.node
