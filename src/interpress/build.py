@@ -89,8 +89,15 @@ def check_rows(knowledge: Knowledge, widths: Mapping[str, int]) -> None:
                 raise DataError(
                     f"space {name!r} keeps {wanted} columns at {reading.tap!r}, but the "
                     f"calibration data gave only {rows} rows there; give at least "
-                    f"{int(-(-fitted * 5 // 4))} more examples"
+                    f"{int(-(-fitted * 5 // 4))} more examples, or leave it whole with "
+                    f"exclude={_readers(knowledge, reading.tap)}"
                 )
+
+
+def _readers(knowledge: Knowledge, tap: str) -> list[str]:
+    """The modules that read a tap: excluded, they need all that it has now."""
+    weights = [absorber.weight for absorber in knowledge.spaces.taps[tap].absorbers]
+    return sorted({name.rpartition(".")[0] for name in weights})
 
 
 def _refit(

@@ -220,6 +220,29 @@ def test_memorised_calibration_is_noticed(digits: Trained) -> None:
         compress(digits.model, digits.calibration, flops=0.8, refit=False)
 
 
+class Wide(nn.Module):
+    """A layer that is read at every position, and a wide one that is read once per image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 24, 3), nn.Conv2d(24, 64, 3)
+        self.last = nn.Linear(64, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.second(self.first(x).relu()).relu()
+        return self.last(x.mean((2, 3)))
+
+
+def test_the_remedy_for_too_few_rows_is_one() -> None:
+    torch.manual_seed(0)
+    model, images = Wide(), torch.randn(40, 3, 8, 8)
+    with pytest.raises(DataError, match=r"exclude=\['last'\]"):
+        compress(model, images, flops=0.9, allocation="iterative")
+    result = compress(model, images, flops=0.9, allocation="iterative", exclude=["last"])
+    assert result.model.second.out_channels == 64
+    assert result.model.first.out_channels < 24
+
+
 class Broken(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -241,7 +264,7 @@ ERRORS: dict[str, tuple[nn.Module, Any, dict[str, Any], type[Exception], str]] =
                     r"flops=0.5 cannot be reached.*0.969 of the flops.*1 spaces can shrink"),
     "empty": (MLP, [], {"flops": 0.5}, DataError, "empty"),
     "few rows": (MLP, X[:10], {"flops": 0.9}, DataError,
-                 r"space '0' keeps 28 columns.*only 8 rows.*at least 25 more examples"),
+                 r"space '0' keeps 28 columns.*only 8 rows.*25 more examples.*exclude=\['2'\]"),
     "not a number": (Broken(), X, {"flops": 0.5}, DataError, "NaN"),
     "wrong shape": (MLP, torch.randn(40, 63), {"flops": 0.5}, interpress.CaptureError, "64"),
     "mixed shapes": (MLP, [torch.randn(20, 64), torch.randn(20, 63)], {"flops": 0.5}, DataError,
