@@ -86,7 +86,7 @@ class Energy:
         few = value[:_EXAMPLES_FOR_ENERGY].double()
         others = [dim for dim in range(few.ndim) if dim != channel % few.ndim]
         self.total = self.total + few.sum(others)
-        self.square = self.square + few.square_().sum(others)
+        self.square = self.square + few.square().sum(others)
         self.rows += few.numel() // few.shape[channel]
 
     @property

@@ -220,6 +220,20 @@ def test_memorised_calibration_is_noticed(digits: Trained) -> None:
         compress(digits.model, digits.calibration, flops=0.8, refit=False)
 
 
+def test_looking_at_a_network_in_double_precision_does_not_change_what_it_computes() -> None:
+    torch.manual_seed(0)
+    sizes = (12, 24, 16, 4)
+    layers = [nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in itertools.pairwise(sizes)]
+    model, x = nn.Sequential(*layers).double(), torch.randn(300, 12, dtype=torch.float64)
+    found = {}
+    for dtype in (torch.float64, torch.float32):
+        seen = interpress.analyze(model.to(dtype), x.to(dtype), progress=False)._knowledge.seen
+        found[dtype] = [f.G.trace() for f in seen.factors.values()], [*seen.energies.values()]
+    for exact, rounded in zip(*found.values(), strict=True):
+        assert len(exact) == 2
+        assert torch.tensor(exact) == pytest.approx(torch.tensor(rounded), rel=1e-4)
+
+
 class Wide(nn.Module):
     """A layer that is read at every position, and a wide one that is read once per image."""
 

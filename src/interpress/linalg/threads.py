@@ -1,7 +1,7 @@
 """SciPy and torch bring a thread pool each; this keeps one out of the other's way.
 
-A worker of OpenBLAS spins for a while after its work is done, and on a machine with few cores torch
-waits for it: after each factorization, all torch does takes twice as long for some 50 ms.
+A worker of OpenBLAS spins for a while after its work is done, and where there are few cores, torch
+waits for it: after each factorization, all that torch does is slow for a while.
 """
 
 from __future__ import annotations
