@@ -179,11 +179,20 @@ def publish(name: str, module: ModuleType, report: Report, out: Path) -> None:
 
 def heading(report: Report) -> str:
     """Where the rows of a report come from, a line for every kind of run."""
-    return "".join(
-        f"`{run['command']}`, {run['date']}, {run['machine']}, torch {run['torch']}, "
-        f"{run['seconds']:.0f} s.\n"
-        for run in report.about["runs"]
-    )
+    kinds: dict[tuple[str, ...], dict[str, float]] = {}
+    for run in report.about["runs"]:
+        command, only, part = run["command"].partition(" --only ")
+        about = (run["date"], run["machine"], f"torch {run['torch']}")
+        kinds.setdefault((command + only, *about), {})[part] = run["seconds"]
+    lines = []
+    for (command, *about), parts in kinds.items():
+        where, ((part, seconds), *more) = ", ".join(about), parts.items()
+        if not more:
+            lines.append(f"`{command}{part}`, {where}, {seconds:.0f} s.")
+            continue
+        each = ", ".join(f"`{part}` ({seconds:.0f} s)" for part, seconds in parts.items())
+        lines.append(f"`{command}PART`, {where}, for every PART of {each}.")
+    return "\n".join(lines) + "\n"
 
 
 def _run(name: str, setting: Setting) -> Row:

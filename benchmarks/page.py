@@ -91,13 +91,12 @@ def _twins(report: Report, width: str) -> str:
     return " / ".join(found)
 
 
-def _gap(report: Report, method: str, which: str) -> str:
+def _gap(report: Report, network: str, method: str, which: str) -> str:
     """The largest mean gap over removed classes, or how many classes stay within five points."""
     found = []
-    for label in sorted({row["removed"] for row in report.where(method=method)}):
-        rows = report.where(method=method, removed=label)
-        last = max(row["epoch"] for row in rows)
-        pairs = [removed.losses(row) for row in rows if row["epoch"] == last]
+    for label in sorted({row["removed"] for row in report.where(network=network, method=method)}):
+        rows = removed.at_the_end(report, network, method, label)
+        pairs = [removed.losses(row) for row in rows]
         found.append(sum(own - others for own, others in pairs) / len(pairs))
     if which == "largest":
         return f"{max(found):.1f}"

@@ -20,7 +20,7 @@ METHODS = ("iterative-id", "preserve")
 
 def jobs(setting: Setting) -> Iterator[Job]:
     """One per network and seed and question."""
-    for name in names(setting, ("vgg16", "mobilenetv1")):
+    for name in names(setting):
         for seed in setting.draws(3):
             yield Job(f"steps/{name}/{seed}", partial(_steps, setting, name, seed))
             yield Job(f"sizes/{name}/{seed}", partial(_sizes, setting, name, seed))
@@ -29,7 +29,9 @@ def jobs(setting: Setting) -> Iterator[Job]:
 def _steps(setting: Setting, name: str, seed: int) -> list[Row]:
     one = subject(setting, name)
     calibration, judging = one.split(seed)
-    analysis = interpress.analyze(one.model, calibration, seed=seed, patches=False, progress=False)
+    analysis = interpress.analyze(
+        one.model, calibration, seed=seed, exclude=one.streams, patches=False, progress=False
+    )
     rows: list[Row] = []
     for asked in (0.5,) if setting.quick else (0.5, 0.3):
         for step in setting.track(STEPS[2:4] if setting.quick else STEPS, f"{name}, steps"):
@@ -53,7 +55,7 @@ def _sizes(setting: Setting, name: str, seed: int) -> list[Row]:
             try:
                 result = interpress.compress(
                     one.model, calibration[:size], flops=0.5, method=method, seed=seed,
-                    progress=False,
+                    exclude=() if method == "preserve" else one.streams, progress=False,
                 )  # fmt: skip
             except interpress.InterpressError as problem:
                 rows.append(about | {"failed": str(problem)})

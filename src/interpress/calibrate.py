@@ -19,8 +19,10 @@ from interpress.graph.taps import Tap
 from interpress.linalg.factor import RFactor, add_gram, mirror, triangle
 from interpress.linalg.stream import FactorStream
 from interpress.patches import Dense, dense_of, sampled
+from interpress.quick import quick_calls
 
 ROWS_PER_EXAMPLE = 16  # positions of an image, tokens of a text; more adds next to nothing
+WIDE = 512  # channels, from which a Gram matrix costs as much as the layer that is looked at
 LARGEST_PATCH = 2048  # inputs per output; of larger kernels, each channel's principal parts
 _EXAMPLES_FOR_ENERGY = 8  # of every batch
 _EXACT = torch.float64
@@ -152,7 +154,7 @@ class _Pass:
         """Before a node runs: the operands that are taps."""
         for tap, site in self._sites.get(node, ()):
             operand = operand_of(node, args, kwargs, site)
-            at = sampled(tap.rows(operand, site), ROWS_PER_EXAMPLE * self.examples, self._sampler)
+            at = sampled(tap.rows(operand, site), self._wanted(tap), self._sampler)
             rows = tap.columns(operand, site, at)
             self.streams[tap.name].add(rows)
             dense = self._dense.get(tap.name)
@@ -163,6 +165,11 @@ class _Pass:
             elif 2 * dense.shape[1] <= LARGEST_PATCH:
                 self._add_patches(tap.name, dense, operand)
         return args, kwargs
+
+    def _wanted(self, tap: Tap) -> int:
+        """How many rows of a batch; pivoting alone is content with fewer of wide taps."""
+        wide = not self._patches and tap.size >= WIDE
+        return (ROWS_PER_EXAMPLE // 2 if wide else ROWS_PER_EXAMPLE) * self.examples
 
     def see(self, node: fx.Node, value: Any) -> None:
         """After a node ran: what outputs have become."""
@@ -206,9 +213,11 @@ def calibrate(
     """Run the original network over the data once; memory does not grow with them."""
     seen = _Pass(spaces, seed, patches)
     examples = 0
+    calls = quick_calls(spaces.graph)
     for number, example in enumerate(batches):
         seen.examples = batch_size(example)
-        check_finite(spaces.graph.run(example, watch=seen.watch, see=seen.see), number)
+        outputs = spaces.graph.run(example, watch=seen.watch, see=seen.see, instead=calls)
+        check_finite(outputs, number)
         examples += seen.examples
         done(seen.examples)
     factors = {tap.name: _apart(seen.streams[tap.name].factor(), tap) for tap in seen.taps}

@@ -44,6 +44,7 @@ class CostModel:
     def __init__(self, spaces: Spaces) -> None:
         self._spaces = spaces
         self._sizes: dict[tuple[int, int], Size] = {}
+        self._lines: dict[bytes, Size] = {}
 
     def __call__(self, widths: Mapping[str, int] | None = None) -> Cost:
         """The cost with these spaces at these widths and all others whole."""
@@ -149,11 +150,21 @@ class CostModel:
     def _size(self, value: Value, dim: int) -> Size:
         key = (id(value), dim)
         if key not in self._sizes:
-            size = dim_size(value, dim, self._spaces.membership, self._spaces)
+            size = self._along(value, dim)
             if self._spaces.graph.doubled and dim in value.varying:
                 size = tuple((count // 2, spaces) for count, spaces in size)
             self._sizes[key] = size
         return self._sizes[key]
+
+    def _along(self, value: Value, dim: int) -> Size:
+        """A dim as a sum; many values have the same channels along one, and counting takes time."""
+        line = _line(value, dim)
+        if line is None:
+            return ((value.shape[dim], ()),)
+        key = line.numpy().tobytes()
+        if key not in self._lines:
+            self._lines[key] = _line_size(line, self._spaces.membership, self._spaces)
+        return self._lines[key]
 
 
 class Meter:
@@ -231,18 +242,21 @@ def _is_view(target: object) -> bool:
     return schema is not None and any(result.alias_info is not None for result in schema.returns)
 
 
-def dim_size(value: Value, dim: int, membership: Membership, spaces: Spaces) -> Size:
-    """A dim of a value as a sum over the spaces that lie along it.
+def _line(value: Value, dim: int) -> torch.Tensor | None:
+    """The labels that one walk along a dim meets."""
+    layers = [layer for layer in value.layers if dim in layer.support]
+    layer = next((la for la in layers if not la.slab), layers[0] if layers else None)
+    if layer is None:
+        return None
+    return layer.labels.movedim(dim, -1).reshape(-1, value.shape[dim])[0]
+
+
+def _line_size(line: torch.Tensor, membership: Membership, spaces: Spaces) -> Size:
+    """The labels along a dim as a sum over spaces.
 
     A space shrinks a dim if the dim runs through several channels of one cell (or several heads);
     a dim that meets one channel of every cell, such as the heads of `(heads, head_dim)`, stays.
     """
-    length = value.shape[dim]
-    layers = [layer for layer in value.layers if dim in layer.support]
-    layer = next((la for la in layers if not la.slab), layers[0] if layers else None)
-    if layer is None:
-        return ((length, ()),)
-    line = layer.labels.movedim(dim, -1).reshape(-1, length)[0]
     space, head = membership.space[line], membership.head_space[line]
     shrinks = {
         index: _runs_along(spaces[index].cells, membership.unit[line[space == index]])

@@ -42,14 +42,14 @@ class Dense:
     def positions(self, operand: Tensor, rows: int, generator: torch.Generator) -> Tensor | None:
         """Output positions (or rows of a linear layer) to look at, so that about `rows` result."""
         if self.spatial:
-            places = math.prod(self._spans(operand.shape[2:]))
+            places = math.prod(self.spans(operand.shape[2:]))
             wanted = max(1, -(-rows // operand.shape[0]))
         else:
             places = operand.numel() // operand.shape[-1]
             wanted = rows
         return sampled(places, wanted, generator)
 
-    def _spans(self, sizes: tuple[int, ...]) -> list[int]:
+    def spans(self, sizes: tuple[int, ...]) -> list[int]:
         """How many output positions there are along every spatial dim."""
         described = zip(
             sizes, self.padding, self.dilation, self.shape[2:], self.stride, strict=True
@@ -74,7 +74,7 @@ class Dense:
             flat = operand.reshape(-1, 1, operand.shape[-1])
             return flat if at is None else flat[at.to(operand.device)]
         sizes, kernel = operand.shape[2:], self.shape[2:]
-        spans = self._spans(sizes)
+        spans = self.spans(sizes)
         if at is None:
             at = torch.arange(math.prod(spans))
         where = _coordinates(at, spans)

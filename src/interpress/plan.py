@@ -12,7 +12,7 @@ from interpress.graph.spaces import Spaces
 from interpress.graph.taps import Tap
 from interpress.linalg.factor import RFactor, safe_cholesky
 from interpress.linalg.ordering import Interpolation, Ordering
-from interpress.linalg.orderings import order_as_given
+from interpress.linalg.orderings import are_independent, order_as_given
 from interpress.surgery import Cut
 
 
@@ -49,12 +49,20 @@ def interpolations(
 
 
 def _interpolation(factor: RFactor, columns: Tensor, tap: Tap) -> Tensor:
-    """`inverse(G_kk) @ G_k:` where that is safe, else by way of an ordering."""
+    """`inverse(G_kk) @ G_k:` where that is safe, else by way of an ordering.
+
+    A kept column that depends on the other kept ones (a dead channel) is of no use to the rest.
+    """
     index = columns.to(factor.device)
-    rows = factor.G[index]
-    lower = safe_cholesky(rows[:, index])
+    useful = torch.ones_like(index, dtype=torch.bool)
+    lower = safe_cholesky(factor.G[index][:, index])
+    if lower is None:
+        useful = are_independent(factor, index)
+        basis = index[useful]
+        lower = safe_cholesky(factor.G[basis][:, basis])
     if lower is not None:
-        T = torch.cholesky_solve(rows, lower)
+        T = factor.G.new_zeros(len(index), factor.n)
+        T[useful] = torch.cholesky_solve(factor.G[index[useful]], lower)
         T[:, index] = torch.eye(len(index), dtype=T.dtype, device=T.device)
     else:
         ordering = order_as_given(factor, _first(columns, tap).to(factor.device))

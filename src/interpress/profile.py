@@ -254,7 +254,9 @@ def _reading(
         return None
     own = torch.argsort(torch.where(units >= 0, units, space.size), stable=True)
     own = own[: space.size * per_unit].to(factor.device)
-    if factor.gram is not None:
+    if torch.equal(own.cpu(), torch.arange(factor.n)):
+        part = factor
+    elif factor.gram is not None:
         part = RFactor(factor.rows, factor.floor, gram=factor.gram[own][:, own])
     else:
         assert factor.root is not None

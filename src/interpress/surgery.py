@@ -48,7 +48,11 @@ class Cut:
 
     def stays(self, labels: Tensor) -> Tensor:
         """Whether each label is kept."""
-        return self.spaces.membership.kept(labels, self.masks)
+        return self._stays[labels]
+
+    @cached_property
+    def _stays(self) -> Tensor:
+        return self.spaces.membership.kept(self.masks)
 
     def columns(self, tap: Tap) -> Tensor:
         """The kept columns of a tap."""

@@ -22,6 +22,7 @@ from interpress.graph.graph import Example
 from interpress.graph.sites import by_node, operand_of, with_operand
 from interpress.graph.spaces import Spaces
 from interpress.linalg.precision import exact_dtype
+from interpress.quick import exact_calls
 from interpress.surgery import Cut
 
 
@@ -71,7 +72,8 @@ def projected(
             args, kwargs = with_operand(node, args, kwargs, site, replaced)
         return args, kwargs
 
-    return spaces.graph.run(example, watch=watch, dtype=dtype, before_decisions=True)
+    calls = exact_calls(spaces.graph) if dtype is torch.float64 else {}
+    return spaces.graph.run(example, watch=watch, dtype=dtype, before_decisions=True, instead=calls)
 
 
 def prove(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> Proof:

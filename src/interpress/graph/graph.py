@@ -95,13 +95,16 @@ class Graph:
         see: Callable[[fx.Node, Any], None] | None = None,
         dtype: torch.dtype | None = None,
         before_decisions: bool = False,
+        instead: Mapping[fx.Node, Callable[..., Any]] | None = None,
     ) -> list[Tensor]:
         """Execute the graph and return the output tensors, flat.
 
         `watch` may change the arguments of a node before it runs, `see` looks at its result.
         With `dtype` everything floating is computed in it. With `before_decisions`, an output
         that is not floating (a class, a mask) is replaced by the floating values it comes from.
+        `instead` has other calls for some nodes.
         """
+        others = {} if instead is None else instead
 
         def cast(tensor: Tensor) -> Tensor:
             return tensor.to(dtype) if dtype is not None and tensor.is_floating_point() else tensor
@@ -137,7 +140,7 @@ class Graph:
                     args, kwargs = _retype((args, kwargs), dtype)
                 if watch is not None:
                     args, kwargs = watch(node, args, kwargs)
-                value = evaluate(node, args, kwargs)
+                value = evaluate(node, args, kwargs, others.get(node))
             values[node] = value
             if node in wanted:
                 scores[node] = value.clone()
@@ -247,10 +250,12 @@ def writes(node: fx.Node) -> bool:
     return schema is not None and schema.is_mutable
 
 
-def evaluate(node: fx.Node, args: Any, kwargs: Any) -> Any:
-    """The result of one operator."""
+def evaluate(
+    node: fx.Node, args: Any, kwargs: Any, instead: Callable[..., Any] | None = None
+) -> Any:
+    """The result of one operator, or of another call that gives the same."""
     with torch.no_grad(), _region(node):
-        return _callable(node)(*args, **kwargs)
+        return (instead or _callable(node))(*args, **kwargs)
 
 
 def _region(node: fx.Node) -> contextlib.AbstractContextManager[Any]:

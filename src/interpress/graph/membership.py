@@ -20,15 +20,13 @@ class Membership:
     head_space: Tensor
     head: Tensor
 
-    def kept(self, labels: Tensor, masks: Mapping[int, Tensor]) -> Tensor:
+    def kept(self, masks: Mapping[int, Tensor]) -> Tensor:
         """Whether each label stays, given a mask of units for some of the spaces."""
-        stays = torch.ones(labels.shape, dtype=torch.bool)
-        for space, unit in ((self.space, self.unit), (self.head_space, self.head)):
-            where = space[labels]
-            for index in where.unique().tolist():
-                if index in masks:
-                    mine = where == index
-                    stays[mine] &= masks[index][unit[labels[mine]]]
+        stays = torch.ones(self.space.shape, dtype=torch.bool)
+        for index, mask in masks.items():
+            for space, unit in ((self.space, self.unit), (self.head_space, self.head)):
+                mine = torch.nonzero(space == index).reshape(-1)
+                stays[mine] &= mask[unit[mine]]
         return stays
 
     def spaces_in(self, labels: Tensor) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -30,6 +31,11 @@ class Site:
     """(repeats, columns): flat position over `dims`; a flattened channel repeats over space."""
     fold: tuple[int, int] | None = None
     """A dim that merges the batch with something of this length, which alone counts."""
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether columns are the elements along `dims` as they come."""
+        return torch.equal(self.places, torch.arange(self.places.shape[1])[None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +72,14 @@ class Tap:
 
     def columns(self, operand: Tensor, site: Site, at: Tensor | None = None) -> Tensor:
         """`Z`: the operand as rows by columns, (rows * repeats, columns); `at` some rows only."""
-        places = site.places.to(operand.device)
         operand, dims = _unfolded(operand, site)
         if at is None:
-            return _as_matrix(operand, dims)[:, places].reshape(-1, self.size)
-        return _some_rows(operand, dims, at.to(operand.device))[:, places].reshape(-1, self.size)
+            rows = _as_matrix(operand, dims)
+        else:
+            rows = _some_rows(operand, dims, at.to(operand.device))
+        if site.in_order:
+            return rows.clone() if at is None else rows  # never a view of the operand
+        return rows[:, site.places.to(operand.device)].reshape(-1, self.size)
 
     def rows(self, operand: Tensor, site: Site) -> int:
         """How many rows an operand gives, each with all repeats."""
@@ -132,6 +141,8 @@ def _some_rows(operand: Tensor, dims: tuple[int, ...], at: Tensor) -> Tensor:
     """As `_as_matrix`, for some rows, without making the others."""
     rest = [dim for dim in range(operand.ndim) if dim not in dims]
     rows = operand.permute([*rest, *dims])
+    if rows.is_contiguous():
+        return rows.reshape(-1, math.prod(rows.shape[len(rest) :])).index_select(0, at)
     index = torch.unravel_index(at, rows.shape[: len(rest)])
     return rows[index].reshape(len(at), -1)
 

@@ -102,6 +102,8 @@ def triangle(matrix: Tensor) -> Tensor:
 
 def safe_cholesky(G: Tensor) -> Tensor | None:
     """The lower factor of a Gram matrix, if that is far enough from singular to solve with."""
+    if not len(G):
+        return None
     lower, failed = torch.linalg.cholesky_ex(G)
     pivots = lower.diagonal()
     fine = int(failed) == 0 and float(pivots.min()) > _SAFE * float(pivots.max())

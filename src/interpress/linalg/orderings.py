@@ -17,7 +17,7 @@ from interpress.linalg.cholesky import (
 )
 from interpress.linalg.factor import RFactor, gram, triangle
 from interpress.linalg.ordering import Ordering, as_square, solve_upper, suffix_sums
-from interpress.linalg.precision import gram_floor
+from interpress.linalg.precision import gram_floor, largest_magnitude
 from interpress.linalg.threads import quiet_scipy
 
 # Cholesky of a Gram matrix is right to eps * condition**2. Up to this condition number (of columns
@@ -83,6 +83,15 @@ def order_as_given(factor: RFactor, order: Tensor) -> Ordering:
     sound = (R.diagonal()[: pivots.count] > factor.floor * _longest(factor.G)).long().cumprod(0)
     pivots = Pivots(pivots.order, R[: int(sound.sum())])
     return _ordering(factor, pivots, R, order=order.clone(), unseen=unseen)
+
+
+def are_independent(factor: RFactor, columns: Tensor) -> Tensor:
+    """Which of some columns are no combination of the others, as far as a Gram matrix can tell."""
+    G = factor.G[columns][:, columns]
+    pivots = pivoted_cholesky(G, _CLEAR**2 * _smallest(factor))
+    found = torch.zeros(len(columns), dtype=torch.bool, device=columns.device)
+    found[pivots.order[: pivots.count]] = True
+    return found
 
 
 def _ordering(
@@ -158,7 +167,7 @@ def _staged(
     floor = factor.floor
     if H is not None:  # picks need not be the longest, and fourth powers of the data appear
         floor = min(_CLEAR * floor, 0.1)
-        scale = 2.0 ** math.frexp(float(torch.linalg.vector_norm(root, math.inf)))[1]
+        scale = 2.0 ** math.frexp(largest_magnitude(root))[1]
         left = root / scale
     longest = None
     order: list[Tensor] = []  # columns taken by each stage

@@ -12,7 +12,6 @@ Two routes, same result up to rounding:
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from typing import Any, Literal, get_args
@@ -24,7 +23,7 @@ from interpress import storage
 from interpress.errors import ArgumentError, DataError, StorageError
 from interpress.linalg.factor import RFactor
 from interpress.linalg.ordering import is_whole
-from interpress.linalg.precision import has_fast_float64, has_float64
+from interpress.linalg.precision import has_fast_float64, has_float64, largest_magnitude
 from interpress.linalg.sums import KINDS, GramSum, RowSum, SinglePrecisionTsqrSum, TsqrSum
 
 Route = Literal["auto", "gram", "tsqr"]
@@ -185,9 +184,8 @@ class FactorStream:
     ) -> Iterator[Tensor]:
         """Pieces of the batch as finite rows in the working precision, a few MB each."""
         for rows in _row_chunks(batch.detach().movedim(dim, -1), target.rows_at_once):
-            chunk = rows.to(target.home, target.dtype)
-            wider = rows if rows.dtype == torch.float64 else chunk
-            largest = float(torch.linalg.vector_norm(wider, math.inf))
+            chunk = rows.to(target.home, target.dtype, copy=True)  # the batch stays the caller's
+            largest = largest_magnitude(rows if rows.element_size() >= 4 else chunk)
             if not largest <= target.magnitudes[1]:
                 raise self._unusable(batch, dim, target.rows_at_once)
             magnitudes.append(largest)

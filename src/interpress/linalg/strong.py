@@ -27,6 +27,7 @@ from interpress.linalg.ordering import (
     is_number,
     solve_upper,
 )
+from interpress.linalg.precision import largest_magnitude
 
 if TYPE_CHECKING:
     from interpress.linalg.ordering import Ordering
@@ -42,7 +43,7 @@ def bounded_interpolation(ordering: Ordering, k: int, max_entry: float) -> Inter
     count = int(ordering.independent_counts[k])
     extra = ordering.order[:k][~ordering.independent[:k]]  # kept, but of no use to the others
     columns = ordering.columns.clone()
-    scale = float(torch.linalg.vector_norm(ordering.R, torch.inf)) or 1.0
+    scale = largest_magnitude(ordering.R) or 1.0
     R = ordering.R / scale  # squares of squares appear below
     bound = max_entry * (1 + _SLACK)
     for _ in range(_SWEEPS):

@@ -16,10 +16,11 @@ from torch import Tensor
 from typing_extensions import Self
 
 from interpress.linalg.factor import RFactor, add_gram, mirror, triangle
-from interpress.linalg.precision import EPS32, LARGEST, SMALLEST
+from interpress.linalg.precision import EPS32, LARGEST, SMALLEST, largest_magnitude
 
 _CHUNK = 2**19  # numbers handled at a time on a CPU: 4 MB of float64
 _PIECES = 64  # small batches that wait before they are put together
+_FEW = 128  # rows for which a matrix product of their own is too little
 _LEAF = 1024  # rows of one float32 QR; its rounding grows with them
 
 
@@ -54,7 +55,7 @@ class RowSum(ABC):
         return max(n, (_CHUNK if self.home.type == "cpu" else 64 * _CHUNK) // n)
 
     def plus(self, chunks: Iterable[Tensor]) -> Self:
-        """With more rows."""
+        """With more rows, which from now on are this sum's own."""
         state = self
         for chunk in chunks:
             state = replace(state, pending=(*state.pending, chunk))
@@ -62,16 +63,14 @@ class RowSum(ABC):
                 state = state.folded()
             elif len(state.pending) >= _PIECES:
                 state = replace(state, pending=(torch.cat(state.pending),))
-            else:  # rows may be views of the caller's own batch
-                state = replace(state, pending=(*state.pending[:-1], chunk.clone()))
         return state
 
     def folded(self) -> Self:
         """With no rows waiting."""
         if not self.pending:
             return self
-        rows = self.pending[0] if len(self.pending) == 1 else torch.cat(self.pending)
-        return replace(self, total=self._fold(rows), pending=(), additions=self.additions + 1)
+        total = self._fold(self.pending)
+        return replace(self, total=total, pending=(), additions=self.additions + 1)
 
     def merged(self, other: RowSum) -> Self:
         """With all rows of another one of the same kind."""
@@ -106,7 +105,7 @@ class RowSum(ABC):
         return torch.zeros(0, self.total.shape[1], dtype=self.dtype, device=self.home)
 
     @abstractmethod
-    def _fold(self, rows: Tensor) -> Tensor:
+    def _fold(self, pieces: tuple[Tensor, ...]) -> Tensor:
         """``total`` with these rows."""
 
     @abstractmethod
@@ -124,9 +123,12 @@ class GramSum(RowSum):
     kind = "float64 gram"
     route = "gram"
 
-    def _fold(self, rows: Tensor) -> Tensor:
+    def _fold(self, pieces: tuple[Tensor, ...]) -> Tensor:
         total = self.total.clone()
-        add_gram(total, rows)
+        large = [rows for rows in pieces if len(rows) >= _FEW]
+        small = [rows for rows in pieces if len(rows) < _FEW]
+        for rows in [*large, torch.cat(small)] if small else large:
+            add_gram(total, rows)
         return total
 
     def _join(self, total: Tensor) -> Tensor:
@@ -144,8 +146,8 @@ class TsqrSum(RowSum):
     kind = "float64 tsqr"
     route = "tsqr"
 
-    def _fold(self, rows: Tensor) -> Tensor:
-        return triangle(torch.cat([self.total, rows]))
+    def _fold(self, pieces: tuple[Tensor, ...]) -> Tensor:
+        return triangle(torch.cat([self.total, *pieces]))
 
     def _join(self, total: Tensor) -> Tensor:
         return triangle(torch.cat([self.total, total]))
@@ -175,8 +177,9 @@ class SinglePrecisionTsqrSum(TsqrSum):
         """Few enough for float32 to sum."""
         return max(self.total.shape[1], _LEAF)
 
-    def _fold(self, rows: Tensor) -> Tensor:
-        largest = float(torch.linalg.vector_norm(rows, math.inf))
+    def _fold(self, pieces: tuple[Tensor, ...]) -> Tensor:
+        rows = torch.cat(pieces)
+        largest = largest_magnitude(rows)
         scale = 2.0 ** math.frexp(largest)[1]  # squares must stay within float32
         return self._join(triangle(rows / scale).cpu().double() * scale)
 

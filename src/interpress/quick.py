@@ -1,0 +1,142 @@
+"""Faster ways to run some operators on a CPU, to the same values but for rounding.
+
+Convolutions run channels-last where an image has many positions, a batch norm is folded into the
+convolution that it alone follows, and a ReLU writes over what nothing else reads. Only for looking
+at a network: what it is compared by runs as its author wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from interpress.graph.following import BatchNorm, batch_norm_after, family
+from interpress.graph.graph import Graph, writes
+from interpress.patches import Dense, dense_of
+
+Call = Callable[..., Any]
+_FRESH = {"aten.conv2d", "aten.batch_norm", "aten.add", "aten.add_", "aten.linear"}
+"""What makes a tensor of its own, never a view of another."""
+_FEW = 16
+"""Positions up to which channels-last convolutions are slow: a matrix product over all images, or
+the usual layout, is faster."""
+_VIEWS = ("aten.view.default", "aten._unsafe_view.default")
+
+
+def quick_calls(graph: Graph) -> dict[fx.Node, Call]:
+    """Per node that has one, a faster call; what it follows alone may be part of it."""
+    parameters = graph.parameters()
+    if not _allowed(graph, parameters.values()):
+        return {}
+    found: dict[fx.Node, Call] = {}
+    for node in graph.nodes:
+        if str(node.target) in _VIEWS:
+            found[node] = _reshape  # rows of a channels-last tensor are no view
+        elif node.op == "call_function" and family(node) == "aten.relu" and _overwritable(node):
+            found[node] = torch.relu_
+        dense = dense_of(graph, node, parameters)
+        if dense is None or family(node) != "aten.conv2d":
+            continue
+        norm = batch_norm_after(graph, node, parameters)
+        weight = parameters[dense.weight]
+        bias = None if dense.bias is None else parameters[dense.bias]
+        if norm is not None:
+            weight, bias = _folded(weight, bias, norm)
+            found[norm.node] = _first
+        found[node] = partial(_convolved, dense, weight, bias)
+    return found
+
+
+def exact_calls(graph: Graph) -> dict[fx.Node, Call]:
+    """The same for runs in double precision, where torch walks through groups one by one."""
+    parameters = graph.parameters()
+    if any(t.device.type != "cpu" for t in parameters.values()):
+        return {}
+    found: dict[fx.Node, Call] = {}
+    for node in graph.nodes:
+        dense = dense_of(graph, node, parameters)
+        alone = dense is not None and dense.groups == dense.shape[0] and dense.shape[1] == 1
+        if dense is not None and alone and family(node) == "aten.conv2d":
+            found[node] = partial(_depthwise, dense)
+    return found
+
+
+def _depthwise(
+    dense: Dense, operand: Tensor, weight: Tensor, bias: Tensor | None = None, *_: Any, **__: Any
+) -> Tensor:
+    """A sum over kernel taps; whole channels at a time."""
+    (down, right), (rows, columns) = dense.padding, dense.shape[2:]
+    padded = torch.nn.functional.pad(operand, (right, right, down, down))
+    height, width = dense.spans(operand.shape[2:])
+    total = operand.new_zeros(*operand.shape[:2], height, width)
+    for tap in range(rows * columns):
+        y, x = (tap // columns) * dense.dilation[0], (tap % columns) * dense.dilation[1]
+        (sy, sx) = dense.stride
+        part = padded[:, :, y : y + sy * (height - 1) + 1 : sy, x : x + sx * (width - 1) + 1 : sx]
+        total.addcmul_(part, weight[:, :, tap // columns, tap % columns].reshape(1, -1, 1, 1))
+    return total if bias is None else total + bias.reshape(1, -1, 1, 1)
+
+
+def _allowed(graph: Graph, weights: Any) -> bool:
+    """Whether values and not their places in memory are all that operators look at."""
+    plain = all(
+        t.device.type == "cpu" and t.dtype in (torch.float32, torch.float64)
+        for t in weights
+        if t.is_floating_point()
+    )
+    if not plain or graph.autocasts:
+        return False
+    return all(
+        "as_strided" not in str(node.target) and (not writes(node) or _overwritable(node))
+        for node in graph.nodes
+        if node.op == "call_function"
+    )
+
+
+def _overwritable(node: fx.Node) -> bool:
+    """Whether nothing but this node sees the tensor that is its first argument."""
+    operand = node.args[0] if node.args else None
+    return (
+        isinstance(operand, fx.Node)
+        and operand.op == "call_function"
+        and len(operand.users) == 1
+        and family(operand) in _FRESH
+    )
+
+
+def _folded(weight: Tensor, bias: Tensor | None, norm: BatchNorm) -> tuple[Tensor, Tensor]:
+    """The weight and bias that give what the batch norm makes of the output."""
+    scale = norm.scale.reshape(-1, *[1] * (weight.ndim - 1))
+    shift = norm.shift if bias is None else norm.shift + norm.scale * bias
+    return (weight * scale).to(weight.dtype), shift.to(weight.dtype)
+
+
+def _convolved(
+    dense: Dense, weight: Tensor, bias: Tensor | None, operand: Tensor, *_: Any, **__: Any
+) -> Tensor:
+    few = operand.shape[2] * operand.shape[3] <= _FEW
+    if few and dense.groups == 1 and _is_pointwise(dense):
+        rows = operand.permute(0, 2, 3, 1)
+        return torch.nn.functional.linear(rows, weight[:, :, 0, 0], bias).permute(0, 3, 1, 2)
+    last = torch.channels_last if dense.groups > 1 or not few else torch.contiguous_format
+    operand, weight = (t.contiguous(memory_format=last) for t in (operand, weight))
+    return torch.conv2d(
+        operand, weight, bias, dense.stride, dense.padding, dense.dilation, dense.groups
+    )
+
+
+def _is_pointwise(dense: Dense) -> bool:
+    """Whether every output reads one position, all of them in turn."""
+    return set(dense.shape[2:] + dense.stride) == {1} and set(dense.padding) == {0}
+
+
+def _reshape(value: Tensor, size: Any) -> Tensor:
+    return value.reshape(size)
+
+
+def _first(value: Tensor, *_: Any, **__: Any) -> Tensor:
+    return value
