@@ -167,7 +167,7 @@ class _Pass:
         return args, kwargs
 
     def _wanted(self, tap: Tap) -> int:
-        """How many rows of a batch; pivoting alone is content with fewer of wide taps."""
+        """How many rows of a batch; fewer of wide taps, unless patches are looked at as well."""
         wide = not self._patches and tap.size >= WIDE
         return (ROWS_PER_EXAMPLE // 2 if wide else ROWS_PER_EXAMPLE) * self.examples
 
@@ -213,7 +213,7 @@ def calibrate(
     """Run the original network over the data once; memory does not grow with them."""
     seen = _Pass(spaces, seed, patches)
     examples = 0
-    calls = quick_calls(spaces.graph)
+    calls = quick_calls(spaces.graph, spaces.graph.parameters())
     for number, example in enumerate(batches):
         seen.examples = batch_size(example)
         outputs = spaces.graph.run(example, watch=seen.watch, see=seen.see, instead=calls)

@@ -86,13 +86,21 @@ class Dense:
             place = first + taps[axis][None, :] * self.dilation[axis]
             inside &= (place >= 0) & (place < size)
             flat = flat * size + place.clamp(0, size - 1)
-        everywhere = flat.reshape(-1).to(operand.device).expand(*operand.shape[:2], -1)
-        patches = operand.flatten(2).gather(2, everywhere)  # (batch, in, positions x taps)
+        patches = _gathered(operand, flat.to(operand.device))  # (batch, positions, in, taps)
         if not bool(inside.all()):
-            patches *= inside.reshape(-1).to(operand)
+            patches = patches * inside[:, None, :].to(operand)
         groups = operand.shape[1] // self.shape[1]  # fewer than captured where channels left
-        apart = patches.unflatten(2, flat.shape).movedim(1, 2)  # (batch, positions, in, taps)
-        return apart.reshape(len(patches) * len(at), groups, -1)
+        return patches.reshape(len(patches) * len(at), groups, -1)
+
+
+def _gathered(operand: Tensor, flat: Tensor) -> Tensor:
+    """Every channel at flat places (positions, taps): (batch, positions, in, taps)."""
+    last = operand.movedim(1, -1)
+    if last.is_contiguous():  # channels-last: whole channels at a time
+        rows = last.flatten(1, -2).index_select(1, flat.reshape(-1))
+        return rows.unflatten(1, flat.shape).movedim(-1, 2)
+    everywhere = flat.reshape(-1).expand(*operand.shape[:2], -1)
+    return operand.flatten(2).gather(2, everywhere).unflatten(2, flat.shape).movedim(1, 2)
 
 
 def _coordinates(at: Tensor, spans: Sequence[int]) -> list[Tensor]:

@@ -7,14 +7,15 @@ at a network: what it is compared by runs as its author wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
-from interpress.graph.following import BatchNorm, batch_norm_after, family
+from interpress.graph.following import batch_norm_after, family
 from interpress.graph.graph import Graph, writes
 from interpress.patches import Dense, dense_of
 
@@ -27,10 +28,12 @@ the usual layout, is faster."""
 _VIEWS = ("aten.view.default", "aten._unsafe_view.default")
 
 
-def quick_calls(graph: Graph) -> dict[fx.Node, Call]:
-    """Per node that has one, a faster call; what it follows alone may be part of it."""
-    parameters = graph.parameters()
-    if not _allowed(graph, parameters.values()):
+def quick_calls(graph: Graph, weights: Mapping[str, Tensor]) -> dict[fx.Node, Call]:
+    """Per node that has one, a faster call.
+
+    Weights are looked at when their layer runs for the first time, and may change until then.
+    """
+    if not _allowed(graph, weights.values()):
         return {}
     found: dict[fx.Node, Call] = {}
     for node in graph.nodes:
@@ -38,17 +41,52 @@ def quick_calls(graph: Graph) -> dict[fx.Node, Call]:
             found[node] = _reshape  # rows of a channels-last tensor are no view
         elif node.op == "call_function" and family(node) == "aten.relu" and _overwritable(node):
             found[node] = torch.relu_
-        dense = dense_of(graph, node, parameters)
-        if dense is None or family(node) != "aten.conv2d":
-            continue
-        norm = batch_norm_after(graph, node, parameters)
-        weight = parameters[dense.weight]
-        bias = None if dense.bias is None else parameters[dense.bias]
-        if norm is not None:
-            weight, bias = _folded(weight, bias, norm)
-            found[norm.node] = _first
-        found[node] = partial(_convolved, dense, weight, bias)
+        elif node.op == "call_function" and family(node) == "aten.conv2d":
+            dense = dense_of(graph, node, weights)
+            if dense is None:
+                continue
+            found[node] = _Convolution(graph, node, dense, weights)
+            norm = batch_norm_after(graph, node, weights)
+            if norm is not None:
+                found[norm.node] = _first
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Convolution:
+    """A convolution with the batch norm that alone follows it."""
+
+    graph: Graph
+    node: fx.Node
+    dense: Dense
+    weights: Mapping[str, Tensor]
+
+    @cached_property
+    def folded(self) -> tuple[Tensor, Tensor | None]:
+        """The weight and bias that give what the batch norm makes of the output."""
+        dense = self.dense
+        weight = self.weights[dense.weight]
+        bias = None if dense.bias is None else self.weights[dense.bias]
+        norm = batch_norm_after(self.graph, self.node, self.weights)
+        if norm is None:
+            return weight, bias
+        scale = norm.scale.reshape(-1, *[1] * (weight.ndim - 1))
+        shift = norm.shift if bias is None else norm.shift + norm.scale * bias
+        return (weight * scale).to(weight.dtype), shift.to(weight.dtype)
+
+    def __call__(self, operand: Tensor, *_: Any, **__: Any) -> Tensor:
+        dense, (weight, bias) = self.dense, self.folded
+        groups = operand.shape[-3] // weight.shape[1]  # fewer than captured where channels left
+        few = operand.shape[-2] * operand.shape[-1] <= _FEW
+        if few and groups == 1 and _is_pointwise(dense):
+            rows = operand.movedim(-3, -1)
+            return torch.nn.functional.linear(rows, weight[:, :, 0, 0], bias).movedim(-1, -3)
+        if operand.ndim == 4:
+            layout = torch.channels_last if groups > 1 or not few else torch.contiguous_format
+            operand, weight = (t.contiguous(memory_format=layout) for t in (operand, weight))
+        return torch.conv2d(
+            operand, weight, bias, dense.stride, dense.padding, dense.dilation, groups
+        )
 
 
 def exact_calls(graph: Graph) -> dict[fx.Node, Call]:
@@ -69,6 +107,8 @@ def _depthwise(
     dense: Dense, operand: Tensor, weight: Tensor, bias: Tensor | None = None, *_: Any, **__: Any
 ) -> Tensor:
     """A sum over kernel taps; whole channels at a time."""
+    if operand.ndim < 4:
+        return _depthwise(dense, operand[None], weight, bias)[0]
     (down, right), (rows, columns) = dense.padding, dense.shape[2:]
     padded = torch.nn.functional.pad(operand, (right, right, down, down))
     height, width = dense.spans(operand.shape[2:])
@@ -105,27 +145,6 @@ def _overwritable(node: fx.Node) -> bool:
         and operand.op == "call_function"
         and len(operand.users) == 1
         and family(operand) in _FRESH
-    )
-
-
-def _folded(weight: Tensor, bias: Tensor | None, norm: BatchNorm) -> tuple[Tensor, Tensor]:
-    """The weight and bias that give what the batch norm makes of the output."""
-    scale = norm.scale.reshape(-1, *[1] * (weight.ndim - 1))
-    shift = norm.shift if bias is None else norm.shift + norm.scale * bias
-    return (weight * scale).to(weight.dtype), shift.to(weight.dtype)
-
-
-def _convolved(
-    dense: Dense, weight: Tensor, bias: Tensor | None, operand: Tensor, *_: Any, **__: Any
-) -> Tensor:
-    few = operand.shape[2] * operand.shape[3] <= _FEW
-    if few and dense.groups == 1 and _is_pointwise(dense):
-        rows = operand.permute(0, 2, 3, 1)
-        return torch.nn.functional.linear(rows, weight[:, :, 0, 0], bias).permute(0, 3, 1, 2)
-    last = torch.channels_last if dense.groups > 1 or not few else torch.contiguous_format
-    operand, weight = (t.contiguous(memory_format=last) for t in (operand, weight))
-    return torch.conv2d(
-        operand, weight, bias, dense.stride, dense.padding, dense.dilation, dense.groups
     )
 
 

@@ -21,6 +21,7 @@ from interpress.graph.capture import capture
 from interpress.graph.following import Following, arguments_of, family, following, weight_name
 from interpress.graph.graph import Example, Graph, captured_name, evaluate, fixed_size, writes
 from interpress.patches import CONVOLUTIONS, Dense, dense_of
+from interpress.quick import quick_calls
 from interpress.regression import Regression
 from interpress.surgery import Cut, copied
 from interpress.verify import outputs
@@ -97,6 +98,7 @@ class _Side:
     def __init__(self, graph: Graph, examples: Sequence[Example]) -> None:
         self.graph = graph
         self.weights = graph.parameters()
+        self.quick = quick_calls(graph, self.weights)
         self.values: list[dict[fx.Node, Any]] = [{} for _ in examples]
         self._fixed: dict[fx.Node, Any] = {}
         self._last = graph.last_use()
@@ -129,7 +131,7 @@ class _Side:
                 arg.clone() if isinstance(arg, Tensor) and own in shared else arg
                 for arg, own in zip(args, node.args, strict=True)
             )
-        value = self.values[batch][node] = evaluate(node, args, kwargs)
+        value = self.values[batch][node] = evaluate(node, args, kwargs, self.quick.get(node))
         return value
 
     def forget(self, node: fx.Node, batch: int) -> None:
@@ -274,8 +276,9 @@ class _Walk:
         offset = wish.new_zeros(1, wish.shape[1]) if added is None else added
         full, small = layer.after[0].norm, layer.after[1].norm
         if full is not None and small is not None:
-            scale, shift = full.scale[layer.kept].to(wish), full.shift[layer.kept].to(wish)
-            wish = torch.addcmul(shift, wish, scale)
+            if full.node not in self.full.quick:  # else it is folded into the target
+                scale, shift = full.scale[layer.kept].to(wish), full.shift[layer.kept].to(wish)
+                wish = torch.addcmul(shift, wish, scale)
             offset = offset + small.shift.to(wish)
         if layer.others is not None:
             other = dense.outputs(self.full.values[batch][layer.others[0]], at)

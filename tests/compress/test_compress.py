@@ -14,7 +14,10 @@ from torch import Tensor, nn
 
 import interpress
 from interpress import Analysis, ArgumentError, DataError, MemorizedWarning, agreement, compress
+from interpress.calibrate import calibrate
+from interpress.graph.graph import Example
 from interpress.methods import METHODS
+from interpress.plan import interpolations
 
 
 def state_of(model: nn.Module) -> dict[str, Any]:
@@ -356,3 +359,23 @@ def test_wrapped_models_and_odd_calls(digits: Trained) -> None:
     again = compress(model, loader, flops=0.6, refit=False,
                      forward=lambda network, batch: network(batch["pixels"]))  # fmt: skip
     assert result.widths == again.widths
+
+
+def test_dead_channels_that_are_kept_do_not_spoil_the_others() -> None:
+    """Kept columns may depend on each other; T is then as good as without the superfluous ones."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 3)).eval()
+    with torch.no_grad():
+        network[0].bias[2] = -1e3  # never speaks
+        network[0].weight[5], network[0].bias[5] = network[0].weight[4], network[0].bias[4]
+    spaces = interpress.find_spaces(network, torch.randn(4, 6))
+    data = torch.randn(500, 6)
+    seen = calibrate(spaces, [Example.of(data)])
+    (space,), (tap,) = spaces.shrinkable, spaces.taps
+    Z = network[1](network[0](data)).detach().double()
+    for kept in ([2], [2, 4, 5, 7], [0, 1, 4, 5, 8, 9]):
+        T = interpolations(spaces, {space.name: torch.tensor(kept)}, seen.factors)[tap]
+        best = torch.linalg.lstsq(Z[:, kept], Z, driver="gelsd").solution
+        error, least = ((Z - Z[:, kept] @ M).norm() for M in (T, best))
+        assert error <= least * (1 + 1e-6)
+        assert torch.equal(T[:, kept], torch.eye(len(kept), dtype=T.dtype))

@@ -90,7 +90,7 @@ def test_preserve_beats_every_baseline_and_torch_pruning_with_an_interval(networ
 
 def test_a_removed_class_stays_within_five_points_with_preserve() -> None:
     report = Report.load(RESULTS / "removed.json")
-    beyond = {network: 0 for network in removed.NETWORKS}
+    beyond = dict.fromkeys(removed.NETWORKS, 0)
     for network, label in product(removed.NETWORKS, removed.CLASSES):
         found = removed.at_the_end(report, network, "preserve", label)
         gaps = [own - others for own, others in map(removed.losses, found)]

@@ -1,0 +1,188 @@
+"""Faster calls give the values of the operators they stand for, and touch nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import interpress
+from interpress.graph.capture import capture
+from interpress.graph.following import family
+from interpress.patches import Dense, dense_of
+from interpress.quick import exact_calls, quick_calls
+
+
+class Residual(nn.Module):
+    """Convolutions with batch norms, one without, ReLUs of both kinds, a sum, a view."""
+
+    def __init__(self, inplace: bool) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8))
+        self.deep = nn.Conv2d(8, 8, 3, stride=2, padding=1, groups=8, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.wide = nn.Conv2d(8, 12, 1, bias=False)
+        self.last = nn.Conv2d(12, 12, 3, padding=2, dilation=2)
+        self.after = nn.BatchNorm2d(12)
+        self.relu = nn.ReLU(inplace=inplace)
+        self.head = nn.Linear(12 * 16, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.relu(self.first(x))
+        x = self.relu(self.wide(self.norm(self.deep(x))))
+        x = self.relu(x + self.after(self.last(x)))
+        x = nn.functional.max_pool2d(x, 2)
+        return self.head(x.view(x.shape[0], -1))
+
+
+def _settled(model: nn.Module) -> nn.Module:
+    """With batch norms that change something."""
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            for tensor in (module.weight, module.bias, module.running_mean, module.running_var):
+                tensor.data.uniform_(0.3, 1.5)
+    return model.eval()
+
+
+def _calls(graph: Any) -> dict[Any, Any]:
+    return quick_calls(graph, graph.parameters())
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("images", [1, 8])
+def test_outputs_and_operands_are_the_same(inplace: bool, images: int) -> None:
+    torch.manual_seed(0)
+    model = _settled(Residual(inplace))
+    x = torch.randn(images, 3, 16, 16)
+    graph = capture(model, x)
+    calls = _calls(graph)
+    kinds = {family(node) for node in calls}
+    assert {"aten.conv2d", "aten.batch_norm", "aten.view"} <= kinds
+    assert ("aten.relu" in kinds) != inplace
+    before = x.clone()
+    read: list[dict[str, Tensor]] = [{}, {}]
+    results = []
+    for place, instead in enumerate(({}, calls)):
+
+        def watch(node: Any, args: Any, kwargs: Any, place: int = place) -> Any:
+            if family(node) in ("aten.conv2d", "aten.linear"):
+                read[place][node.name] = args[0].clone()
+            return args, kwargs
+
+        results.append(graph.run(x, watch=watch, instead=instead)[0])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)
+    assert read[0].keys() == read[1].keys()
+    for name, operand in read[0].items():
+        torch.testing.assert_close(read[1][name], operand, rtol=1e-4, atol=1e-5)
+    assert torch.equal(x, before)
+    torch.testing.assert_close(results[0], model(x))
+
+
+def test_weights_may_change_until_their_layer_runs() -> None:
+    model = _settled(Residual(False))
+    x = torch.randn(2, 3, 16, 16)
+    graph = capture(model, x)
+    weights = graph.parameters()
+    calls = quick_calls(graph, weights)
+    weights["first.0.weight"] = 2 * weights["first.0.weight"]
+    weights["after.running_mean"] = weights["after.running_mean"] + 1
+    found = graph.run(x, instead=calls)[0]
+    with torch.no_grad():
+        model.first[0].weight.mul_(2)
+        model.after.running_mean.add_(1)
+        torch.testing.assert_close(found, model(x), rtol=1e-4, atol=1e-5)
+
+
+class _Strided(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        return x + torch.as_strided(x, (1,), (1,))
+
+
+class _Written(_Strided):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        flat = x.view(x.shape[0], -1)
+        x.mul_(2)  # which `flat` has to see
+        return flat
+
+
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [
+        (_Strided, lambda model: model),
+        (_Written, lambda model: model),
+        (lambda: Residual(False), lambda model: model.bfloat16()),
+    ],
+)
+def test_where_memory_or_rounding_matters_nothing_is_replaced(
+    make: Callable[[], nn.Module], change: Callable[[nn.Module], nn.Module]
+) -> None:
+    model = change(make().eval())
+    x = torch.randn(2, 3, 16, 16).to(next(model.parameters()).dtype)
+    assert _calls(capture(model, x)) == {}
+
+
+def test_a_single_image_without_a_batch_dim() -> None:
+    layers = [nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3, groups=4), nn.Conv2d(4, 2, 1)]
+    model = nn.Sequential(*layers).eval()
+    for side in (6, 12):
+        x = torch.randn(3, side, side)
+        graph = capture(model, x)
+        torch.testing.assert_close(graph.run(x, instead=_calls(graph))[0], model(x))
+        exact = graph.run(x, dtype=torch.float64, instead=exact_calls(graph))[0]
+        torch.testing.assert_close(exact.float(), model(x))
+
+
+@pytest.mark.parametrize("stride", [1, 2, (2, 1)])
+@pytest.mark.parametrize("padding", [0, 1, (2, 1)])
+@pytest.mark.parametrize("dilation", [1, (1, 2)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_depthwise_in_double_precision(
+    stride: Any, padding: Any, dilation: Any, bias: bool
+) -> None:
+    model = nn.Conv2d(
+        6, 6, (3, 2), stride, padding, dilation, groups=6, bias=bias, dtype=torch.float64
+    )
+    x = torch.randn(3, 6, 9, 8, dtype=torch.float64)
+    graph = capture(model, x)
+    calls = exact_calls(graph)
+    assert len(calls) == 1
+    found = graph.run(x, dtype=torch.float64, instead=calls)[0]
+    torch.testing.assert_close(found, model(x), rtol=1e-12, atol=1e-12)
+
+
+def test_patches_of_channels_last_tensors_are_the_same() -> None:
+    x = torch.randn(3, 4, 7, 6)
+    layer = nn.Conv2d(4, 5, 3, stride=2, padding=1, bias=False)
+    graph = capture(layer, x)
+    (node,) = (n for n in graph.nodes if n.op == "call_function")
+    dense = dense_of(graph, node, graph.parameters())
+    assert isinstance(dense, Dense)
+    last = x.contiguous(memory_format=torch.channels_last)
+    for at in (None, torch.tensor([0, 5, 11])):
+        rows = dense.inputs(x, at)
+        assert torch.equal(dense.inputs(last, at), rows)
+        expected = dense.outputs(layer(x), at)
+        torch.testing.assert_close(rows[:, 0] @ layer.weight.flatten(1).T, expected)
+
+
+def test_compression_is_as_good_with_quick_calls_as_without(monkeypatch: Any) -> None:
+    torch.manual_seed(1)
+    model = _settled(Residual(False))
+    data = torch.randn(300, 3, 16, 16)
+    quick = interpress.compress(model, data, flops=0.6, progress=False)
+    for module in ("calibrate", "refit"):
+        monkeypatch.setattr(f"interpress.{module}.quick_calls", lambda graph, weights: {})
+    plain = interpress.compress(model, data, flops=0.6, progress=False)
+    assert quick.widths == plain.widths
+    with torch.no_grad():
+        a, b = quick.model(data), plain.model(data)
+    assert float((a - b).norm() / b.norm()) < 1e-2
