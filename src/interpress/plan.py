@@ -54,16 +54,16 @@ def _interpolation(factor: RFactor, columns: Tensor, tap: Tap) -> Tensor:
     A kept column that depends on the other kept ones (a dead channel) is of no use to the rest.
     """
     index = columns.to(factor.device)
-    useful = torch.ones_like(index, dtype=torch.bool)
+    every = rows = torch.arange(len(index), device=factor.device)
     lower = safe_cholesky(factor.G[index][:, index])
     if lower is None:
-        useful = are_independent(factor, index)
-        basis = index[useful]
-        lower = safe_cholesky(factor.G[basis][:, basis])
+        rows = torch.nonzero(are_independent(factor, index)).reshape(-1)
+        lower = safe_cholesky(factor.G[index[rows]][:, index[rows]])
     if lower is not None:
+        others = _first(columns, tap)[len(columns) :].to(factor.device)
         T = factor.G.new_zeros(len(index), factor.n)
-        T[useful] = torch.cholesky_solve(factor.G[index[useful]], lower)
-        T[:, index] = torch.eye(len(index), dtype=T.dtype, device=T.device)
+        T[every, index] = 1.0
+        T[rows[:, None], others] = torch.cholesky_solve(factor.G[index[rows]][:, others], lower)
     else:
         ordering = order_as_given(factor, _first(columns, tap).to(factor.device))
         T = ordering.at_rank(len(columns)).T
