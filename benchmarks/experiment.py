@@ -185,8 +185,8 @@ def heading(report: Report) -> str:
         about = (run["date"], run["machine"], f"torch {run['torch']}")
         kinds.setdefault((command + only, *about), {})[part] = run["seconds"]
     lines = []
-    for (command, *about), parts in kinds.items():
-        where, ((part, seconds), *more) = ", ".join(about), parts.items()
+    for (command, *place), parts in kinds.items():
+        where, ((part, seconds), *more) = ", ".join(place), parts.items()
         if not more:
             lines.append(f"`{command}{part}`, {where}, {seconds:.0f} s.")
             continue
