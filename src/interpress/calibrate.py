@@ -23,6 +23,7 @@ from interpress.quick import quick_calls
 
 ROWS_PER_EXAMPLE = 16  # positions of an image, tokens of a text; more adds next to nothing
 WIDE = 512  # channels, from which a Gram matrix costs as much as the layer that is looked at
+PLENTY = 4  # rows per channel
 LARGEST_PATCH = 2048  # inputs per output; of larger kernels, each channel's principal parts
 _EXAMPLES_FOR_ENERGY = 8  # of every batch
 _EXACT = torch.float64
@@ -167,9 +168,13 @@ class _Pass:
         return args, kwargs
 
     def _wanted(self, tap: Tap) -> int:
-        """How many rows of a batch; fewer of wide taps, unless patches are looked at as well."""
-        wide = not self._patches and tap.size >= WIDE
-        return (ROWS_PER_EXAMPLE // 2 if wide else ROWS_PER_EXAMPLE) * self.examples
+        """How many rows of a batch; fewer of a wide tap that has seen plenty.
+
+        Not where patches are looked at as well.
+        """
+        plenty = self.streams[tap.name].rows >= PLENTY * tap.size
+        fewer = not self._patches and tap.size >= WIDE and plenty
+        return (ROWS_PER_EXAMPLE // 2 if fewer else ROWS_PER_EXAMPLE) * self.examples
 
     def see(self, node: fx.Node, value: Any) -> None:
         """After a node ran: what outputs have become."""

@@ -379,3 +379,16 @@ def test_dead_channels_that_are_kept_do_not_spoil_the_others() -> None:
         error, least = ((Z - Z[:, kept] @ M).norm() for M in (T, best))
         assert error <= least * (1 + 1e-6)
         assert torch.equal(T[:, kept], torch.eye(len(kept), dtype=T.dtype))
+
+
+@pytest.mark.parametrize(
+    ("batches", "patches", "rows"), [(1, False, 800), (4, False, 2800), (4, True, 3200)]
+)
+def test_wide_layers_are_looked_at_less_once_they_have_rows_enough(
+    batches: int, patches: bool, rows: int
+) -> None:
+    network = nn.Sequential(nn.Conv2d(3, 512, 1), nn.ReLU(), nn.Conv2d(512, 4, 1)).eval()
+    images = torch.randn(50, 3, 8, 8)
+    spaces = interpress.find_spaces(network, images[:2])
+    seen = calibrate(spaces, [Example.of(images)] * batches, patches=patches)
+    assert [factor.rows for factor in seen.factors.values()] == [rows]

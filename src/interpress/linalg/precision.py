@@ -56,7 +56,7 @@ def root_floor(n: int, additions: int = 1) -> float:
 
 
 def largest_magnitude(matrix: Tensor) -> float:
-    """The infinity norm of all entries, NaN if one is; on a CPU ten times as fast as torch's."""
+    """The infinity norm of all entries, NaN if one is; faster on a CPU than torch's own."""
     if not matrix.numel():
         return 0.0
     low, high = torch.aminmax(matrix)
