@@ -55,6 +55,7 @@ class Analysis:
         allocation: str | None = None,
         refit: bool | None = None,
         correct: bool | None = None,
+        balance: bool | None = None,
         recompute: bool = False,
         step: float = 0.05,
         round_to: int = 1,
@@ -67,7 +68,7 @@ class Analysis:
             "agreement": agreement, "error": error, "width": width,
         }  # fmt: skip
         budget = Budget.of(given)
-        chosen = checked_method(method, selection, allocation, refit, correct, budget)
+        chosen = checked_method(method, selection, allocation, refit, correct, balance, budget)
         limits = checked_limits(round_to, min_width)
         job = _Job(
             self._knowledge, budget, chosen, limits, checked_step(step), self.seed, self.memory
@@ -133,6 +134,7 @@ def checked_method(
     allocation: str | None,
     refit: bool | None,
     correct: bool | None,
+    balance: bool | None,
     budget: Budget,
 ) -> Method:
     """The method with the parts that were asked for, or why they do not go together."""
@@ -143,7 +145,7 @@ def checked_method(
                 "leaves T out; ask for flops= or width=, or leave correct alone"
             )
         refit = bool(refit)  # the certificate is about T, which a refit replaces
-    return method_of(name).with_parts(selection, allocation, refit, correct)
+    return method_of(name).with_parts(selection, allocation, refit, correct, balance)
 
 
 def checked_step(step: float) -> float:

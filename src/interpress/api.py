@@ -68,15 +68,18 @@ def _analyzed(
     example = data.first()
     spaces = find_spaces(network, example, freeze=exclude, progress=progress)
     _check_shrinkable(spaces)
+    judge = judge_of(network, example, kind)
     with bars(progress) as places, places.job("calibrating", data.size()) as advance:
         seen = calibrate(
             spaces,
             data.batches("fit"),
             patches=patches,
+            judge=judge,
             seed=seed,
             done=lambda examples: advance(1),
         )
-    knowledge = Knowledge(spaces, seen, data, judge_of(network, example, kind), seed)
+    seen.data = data.fingerprint()
+    knowledge = Knowledge(spaces, seen, data, judge, seed)
     return Analysis(knowledge, seed=seed, memory=memory)
 
 
@@ -95,6 +98,7 @@ def compress(
     allocation: str | None = None,
     refit: bool | None = None,
     correct: bool | None = None,
+    balance: bool | None = None,
     recompute: bool = False,
     step: float = 0.05,
     exclude: Sequence[str] = (),
@@ -118,7 +122,8 @@ def compress(
     calls the model where it must be called in another way. One example of five is held out and
     never fitted to. `method` is "preserve", "iterative-id" or "constant-id"; `selection`,
     `allocation` and `refit` replace one part of it, `correct=False` drops channels without making
-    up for them (as baselines do); `step`, `recompute` belong to "iterative-id".
+    up for them (as baselines do), `balance=False` lets every example count alike in the refit,
+    however seldom the like of it is decided; `step`, `recompute` belong to "iterative-id".
     `exclude` names layers to leave alone (patterns), `round_to` makes widths multiples, `min_width`
     bounds them below, `memory` (GiB) bounds what the refit holds at once, `kind` says what the
     output means where its shape does not. The model is left as it was.
@@ -130,7 +135,7 @@ def compress(
     budget = Budget.of(options)  # say what is wrong before anything is run
     checked_limits(round_to, min_width)
     checked_step(step)
-    chosen = checked_method(method, selection, allocation, refit, correct, budget)
+    chosen = checked_method(method, selection, allocation, refit, correct, balance, budget)
     analysis = analyze(
         model,
         calibration,
@@ -149,6 +154,7 @@ def compress(
         allocation=allocation,
         refit=refit,
         correct=correct,
+        balance=balance,
         recompute=recompute,
         step=step,
         round_to=round_to,

@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from interpress.graph.spaces import Spaces
-from interpress.sizes import Sizes, Slot, Source, observe, options, write
+from interpress.sizes import Sizes, Slot, Source, observe, options, with_numbers, write
 
 if TYPE_CHECKING:
     from interpress.surgery import Cut
@@ -69,6 +69,8 @@ def refresh(spaces: Spaces, cut: Cut, smaller: nn.Module, choices: Choices | Non
                 for name, size in sizes(module).items():
                     setattr(module, name, size)
                 break
+    if not with_numbers(spaces.graph.model, KNOWN_TYPES):
+        return
     widths = {name: len(index) for name, index in cut.kept.items()}
     seen = observe(spaces, widths)
     chosen = dict(spaces.choices if choices is None else choices)

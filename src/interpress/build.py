@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from interpress.balance import drawn
 from interpress.comparison import Agreement
 from interpress.errors import DataError
 from interpress.knowledge import Knowledge, captured_examples
 from interpress.methods.registry import Method
 from interpress.plan import interpolations
 from interpress.progress import Bars
-from interpress.refit import Refit, refit, refitted
+from interpress.refit import Refit, examples_needed, refit, refitted
 from interpress.surgery import Cut, carve
 from interpress.verify import Proof, check
 
 _HELD_AT_ONCE = 6  # activations of two networks alive at once, as multiples of the largest
+_AT_ONCE = 200  # examples in a batch
+_CACHED = 2**24  # bytes of an activation, up to which memory is used again rather than asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +60,8 @@ def build(
     if not method.refit or not kept:
         agreed = knowledge.held_agreements(plain)[0] if knowledge.calibration else None
         return Built(plain, cut, proof, agreed, None, False)
-    solved = _refit(knowledge, cut, plain, places, memory, seed)
+    weights = knowledge.weights if method.balance else torch.ones(knowledge.fit_examples)
+    solved = _refit(knowledge, cut, plain, weights, places, memory, seed)
     if not solved.weights:
         return Built(plain, cut, proof, knowledge.held_agreements(plain)[0], solved, False)
     better = refitted(plain, solved.weights)
@@ -101,13 +106,22 @@ def _readers(knowledge: Knowledge, tap: str) -> list[str]:
 
 
 def _refit(
-    knowledge: Knowledge, cut: Cut, plain: nn.Module, places: Bars, memory: float, seed: int
+    knowledge: Knowledge,
+    cut: Cut,
+    plain: nn.Module,
+    weights: Tensor,
+    places: Bars,
+    memory: float,
+    seed: int,
 ) -> Refit:
     spaces = knowledge.spaces
-    largest = spaces.cost.largest_activation() // captured_examples(spaces)
-    count = max(16, int(memory * 2**30) // max(1, _HELD_AT_ONCE * largest))
-    total = knowledge.fit_examples
-    examples = knowledge.data().sample("fit", min(count, total), total, seed)
+    largest = max(1, spaces.cost.largest_activation() // captured_examples(spaces))
+    held = max(16, int(memory * 2**30) // (_HELD_AT_ONCE * largest))
+    count = min(held, examples_needed(spaces.graph))
+    chosen, counts = drawn(weights, count, seed)
+    data = knowledge.data()
+    at_once = max(1, _CACHED // largest) if data.device.type == "cpu" else _AT_ONCE
+    examples = data.examples_at("fit", chosen, min(at_once, _AT_ONCE))
     operators = sum(node.op == "call_function" for node in spaces.graph.nodes)
     with places.job("refitting", operators) as advance:
-        return refit(cut, plain, examples, seed=seed, done=advance)
+        return refit(cut, plain, examples, counts=counts, seed=seed, done=advance)

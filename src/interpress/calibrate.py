@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from interpress.balance import Decisions, decisions_of, joined
 from interpress.data import batch_size
 from interpress.errors import DataError
 from interpress.graph.following import following
@@ -16,6 +17,7 @@ from interpress.graph.graph import Example
 from interpress.graph.sites import by_node, operand_of
 from interpress.graph.spaces import Spaces
 from interpress.graph.taps import Tap
+from interpress.judge import Judge
 from interpress.linalg.factor import RFactor, add_gram, mirror, triangle
 from interpress.linalg.stream import FactorStream
 from interpress.patches import Dense, dense_of, sampled
@@ -110,6 +112,10 @@ class Statistics:
     moments: dict[str, Moments] = field(default_factory=dict)
     """Per tap with a dense reader that is small enough: moments of its patches."""
     examples: int = 0
+    decisions: Decisions | None = None
+    """What the network made of every example; None where it does not decide once for each."""
+    data: str = ""
+    """The fingerprint of the examples."""
 
 
 def shrinkable_taps(spaces: Spaces) -> list[Tap]:
@@ -212,24 +218,27 @@ def calibrate(
     batches: Iterable[Example],
     *,
     patches: bool = True,
+    judge: Judge | None = None,
     seed: int = 0,
     done: Callable[[int], None] = lambda examples: None,
 ) -> Statistics:
     """Run the original network over the data once; memory does not grow with them."""
     seen = _Pass(spaces, seed, patches)
     examples = 0
+    decisions: list[Decisions | None] = []
     calls = quick_calls(spaces.graph, spaces.graph.parameters())
     for number, example in enumerate(batches):
         seen.examples = batch_size(example)
         outputs = spaces.graph.run(example, watch=seen.watch, see=seen.see, instead=calls)
         check_finite(outputs, number)
+        decisions.append(decisions_of(judge, outputs, seen.examples))
         examples += seen.examples
         done(seen.examples)
     factors = {tap.name: _apart(seen.streams[tap.name].factor(), tap) for tap in seen.taps}
     for name, total in seen.totals.items():
         seen.moments[name] = Moments(factors[name].G, total, factors[name].rows)
     energies = {name: energy.variance for name, energy in seen.energies.items()}
-    return Statistics(factors, energies, seen.moments, examples)
+    return Statistics(factors, energies, seen.moments, examples, joined(decisions))
 
 
 def check_finite(outputs: Iterable[Tensor], number: int) -> None:

@@ -105,24 +105,27 @@ class Calibration:
         example = next(iter(self.batches()))
         return take(example, torch.arange(min(batch_size(example), 4)))
 
-    def sample(self, part: Part, count: int, total: int, seed: int = 0) -> list[Example]:
-        """`count` of the `total` examples of one part, spread over the data, in batches."""
-        generator = torch.Generator().manual_seed(seed)
-        chosen = torch.randperm(total, generator=generator)[:count].sort().values
-        found: list[Example] = []
+    def examples_at(self, part: Part, chosen: Tensor, size: int) -> list[Example]:
+        """These examples of one part, in ascending order, in batches of at most `size`."""
         ready: list[Example] = []
-        start = waiting = 0
+        waiting: list[Example] = []
+        start = 0
         for example in self.batches(part):
-            size = batch_size(example)
-            own = chosen[(chosen >= start) & (chosen < start + size)] - start
-            start += size
-            if len(own):
-                found.append(take(example, own))
-                waiting += len(own)
-            if waiting >= BATCH:
-                ready.append(merged(found))
-                found, waiting = [], 0
-        return [*ready, merged(found)] if found else ready
+            stop = start + batch_size(example)
+            own = chosen[(chosen >= start) & (chosen < stop)] - start
+            start = stop
+            more = take(example, own)
+            if waiting and len(own) and not _alike(waiting[0], more):
+                ready.append(merged(waiting))
+                waiting = []
+            while len(own):
+                room = size - sum(map(batch_size, waiting))
+                if not room:
+                    ready.append(merged(waiting))
+                    waiting, room = [], size
+                waiting.append(take(example, own[:room]))
+                own = own[room:]
+        return [*ready, merged(waiting)] if waiting else ready
 
     def check_stable(self) -> None:
         """Refuse data that come in another order (or otherwise changed) each time they are read."""

@@ -71,6 +71,14 @@ class Judge:
         """The probability of what is decided, per example (and position)."""
         return self._log(output.double().cpu()).exp().amax(self._dim)
 
+    def probabilities(self, output: Tensor) -> Tensor | None:
+        """(examples, classes), where there is one decision per example to be made from scores."""
+        if not self.scores:
+            return None
+        found = self._log(output.double().cpu()).exp().movedim(self._dim, -1)
+        alone = found.numel() == len(found) * found.shape[-1]
+        return found.reshape(len(found), -1) if alone else None
+
     @property
     def _dim(self) -> int:
         return 1 if self.kind == "segmentation" else -1

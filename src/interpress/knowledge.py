@@ -25,7 +25,7 @@ from interpress.profile import Look, Profile, blind, columns_of, profiles_of
 from interpress.progress import Bars, bars
 from interpress.sensitivity import Measured, factor_of, measure_effects
 
-_EXAMPLES_FOR_EFFECTS = 32
+_EXAMPLES_FOR_EFFECTS = 16
 _EXAMPLES_TO_LOOK_AT = 128
 _MEMORY_FOR_EFFECTS = 2**30
 _CERTAIN = 0.01  # mean doubt under which calibration data look like training data
@@ -52,6 +52,7 @@ class Knowledge:
         self.effects: dict[str, Measured] = {}
         self._warned = False
         self.fit_examples = seen.examples
+        self.decisions = seen.decisions
 
     @property
     def model(self) -> nn.Module:
@@ -69,6 +70,13 @@ class Knowledge:
         """Per shrinkable space, how it is read."""
         found = profiles_of(self.spaces, self.seen, self._look, self.seed)
         return {name: profile for name, profile in found.items() if profile.readings}
+
+    @property
+    def weights(self) -> Tensor:
+        """How much every example to fit to counts."""
+        if self.decisions is None:
+            return torch.ones(self.fit_examples)
+        return self.decisions.weights()
 
     def orders(self, selection: str, places: Bars) -> dict[str, Order]:
         """Per shrinkable space, its channels in order of importance."""

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from interpress import storage
+from interpress.balance import Decisions, decisions_of, joined
 from interpress.calibrate import Moments, Statistics
-from interpress.data import Calibration, Forward
+from interpress.data import Calibration, Forward, batch_size
 from interpress.errors import StorageError
 from interpress.find import find_spaces
 from interpress.graph.capture import unwrap
@@ -22,6 +23,7 @@ from interpress.graph.spaces import Spaces
 from interpress.judge import Judge
 from interpress.knowledge import Knowledge
 from interpress.linalg.factor import RFactor
+from interpress.verify import outputs
 
 _KIND = "analysis"
 
@@ -41,6 +43,8 @@ def save_analysis(knowledge: Knowledge, seed: int, path: str | os.PathLike[str])
         if own.basis is not None:
             tensors[f"basis:{name}"] = own.basis
         moments[name] = own.rows
+    if seen.decisions is not None:
+        tensors["classes"], tensors["chances"] = seen.decisions.classes, seen.decisions.chances
     record = {
         "seed": seed,
         "judge": [knowledge.judge.place, knowledge.judge.kind],
@@ -51,6 +55,7 @@ def save_analysis(knowledge: Knowledge, seed: int, path: str | os.PathLike[str])
         "effects": knowledge.effects,
         "spaces": {space.name: space.size for space in knowledge.spaces.shrinkable},
         "model": _fingerprint(knowledge.model),
+        "data": seen.data,
         "example": _described(knowledge.spaces.graph.example),
     }
     storage.save_tensors(path, _KIND, tensors, {"record": json.dumps(record)})
@@ -83,8 +88,10 @@ def load_analysis(
         example = calibration.first()
     spaces = _the_same(find_spaces(network, example), sizes, path)
     knowledge = Knowledge(spaces, seen, calibration, judge, seed)
-    if calibration is not None:  # perhaps other data than those it was made from
+    if calibration is not None:
         knowledge.fit_examples = calibration.count("fit")
+        if seen.decisions is None or calibration.fingerprint() != seen.data:  # other data
+            knowledge.decisions = _decisions(network, calibration, judge)
     knowledge.effects = {
         selection: {name: [(int(w), e) for w, e in rows] for name, rows in own.items()}
         for selection, own in record["effects"].items()
@@ -120,7 +127,22 @@ def _statistics(
         gram = factors[name].G if own is None else own
         total = tensors[f"total:{name}"].to(device)
         moments[name] = Moments(gram, total, rows, read("origin", name), read("basis", name))
-    return Statistics(factors, dict(record["energies"]), moments, int(record["examples"]))
+    decisions = None
+    if "classes" in tensors:
+        decisions = Decisions(tensors["classes"], tensors["chances"])
+    return Statistics(
+        factors,
+        dict(record["energies"]),
+        moments,
+        int(record["examples"]),
+        decisions,
+        str(record.get("data", "")),
+    )
+
+
+def _decisions(model: nn.Module, calibration: Calibration, judge: Judge) -> Decisions | None:
+    batches = calibration.batches("fit")
+    return joined([decisions_of(judge, outputs(model, e), batch_size(e)) for e in batches])
 
 
 def _fingerprint(model: nn.Module) -> str:

@@ -9,6 +9,7 @@ sampled. A layer keeps its new weights only if they are closer on rows that were
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from interpress.data import batch_size
 from interpress.errors import DataError
 from interpress.graph.capture import capture
 from interpress.graph.following import Following, arguments_of, family, following, weight_name
@@ -30,6 +32,8 @@ _ROWS = 16384  # for few unknowns; fewer for more, but
 _LEAST_ROWS = 7168  # and one per unknown
 _WORK = 6_000_000  # rows times unknowns
 _ROWS_GROUPED = 2048
+_ENOUGH = 8  # rows per unknown, of which one example gives
+_ROWS_PER_EXAMPLE = 16  # at most: others are much like them
 
 
 @dataclass
@@ -47,19 +51,37 @@ def refit(
     smaller: nn.Module,
     examples: Sequence[Example],
     *,
+    counts: Tensor | None = None,
     seed: int = 0,
     done: Callable[[int], None] = lambda operators: None,
 ) -> Refit:
-    """New weights for a smaller network, from a few batches that are all held at once."""
+    """New weights for a smaller network, from a few batches that are all held at once.
+
+    `counts` says how much every example counts; all the same if it is None.
+    """
     full = cut.spaces.graph
     small = _twin(full, smaller)
     if not _same_operators(full, small):
         return Refit(skipped="the smaller network runs other operators than the original")
-    walk = _Walk(cut, full, small, examples, seed)
+    walk = _Walk(cut, full, small, examples, counts, seed)
     for stretch in walk.stretches():
         walk.go(stretch)
         done(len(stretch))
     return walk.result
+
+
+def examples_needed(graph: Graph) -> int:
+    """How many examples give every layer of a network rows enough; more add next to nothing."""
+    parameters = graph.parameters()
+    needed = 1
+    for node in graph.nodes:
+        dense = dense_of(graph, node, parameters)
+        if dense is not None:
+            made = node.meta["val"].shape
+            sizes = [fixed_size(n) or 1 for n in (made[2:] if dense.spatial else made[1:-1])]
+            rows = min(math.prod(sizes), _ROWS_PER_EXAMPLE)
+            needed = max(needed, -(-_ENOUGH * dense.unknowns // rows))
+    return needed
 
 
 def _twin(full: Graph, smaller: nn.Module) -> Graph:
@@ -161,15 +183,42 @@ class _Layer:
     """What is added to its output, in both networks, where that is known by then."""
 
 
+_Rows = tuple[Tensor, Tensor, Tensor]
+"""Inputs, what they should become, and what is added."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Some rows of a batch at a layer."""
+
+    at: Tensor | None
+    """Where; None for all."""
+    X: Tensor
+    """What the small layer gets."""
+    added: Tensor | None
+    """What is added to what it makes of that."""
+    counts: Tensor | None
+    """How much they count; None if all the same."""
+
+
 class _Walk:
     """Both networks side by side, from one layer to the next, over a list of batches."""
 
     def __init__(
-        self, cut: Cut, full: Graph, small: Graph, examples: Sequence[Example], seed: int
+        self,
+        cut: Cut,
+        full: Graph,
+        small: Graph,
+        examples: Sequence[Example],
+        counts: Tensor | None,
+        seed: int,
     ) -> None:
         self.cut, self.full, self.small = cut, _Side(full, examples), _Side(small, examples)
         self.result = Refit()
         self._batches = range(len(examples))
+        sizes = [batch_size(example) for example in examples]
+        self._counts = None if counts is None else counts.split(sizes)
+        self._sizes = sizes
         self._generator = torch.Generator().manual_seed(seed)
         self._uses = _uses(small)
         self._alike: set[fx.Node] = set()  # nodes of either whose values are the same in both
@@ -197,7 +246,8 @@ class _Walk:
     def go(self, stretch: list[tuple[fx.Node, fx.Node]]) -> None:
         """Run a stretch in the full network, refit its first layer, run it in the small one."""
         layer = self._layer(*stretch[0])
-        rows = []
+        rows: list[_Rows] = []
+        counts: list[Tensor | None] = []
         for batch in self._batches:
             sampled = None if layer is None else self._inputs(layer, batch)
             for node, twin in stretch:
@@ -205,10 +255,11 @@ class _Walk:
                 if node in self._alike:
                     self.small.values[batch][twin] = value
                 if layer is not None and sampled is not None and twin is layer.twin:
-                    rows.append(self._wishes(layer, batch, value, *sampled))
+                    rows.append(self._wishes(layer, batch, value, sampled))
+                    counts.append(sampled.counts)
                 self.full.forget(node, batch)
         if layer is not None:
-            self._refit(layer, rows)
+            self._refit(layer, rows, counts)
         for batch in self._batches:
             for _, twin in stretch:
                 if twin not in self._alike:
@@ -248,29 +299,38 @@ class _Walk:
         alike = len(shape) == len(made) and list(shape[1:]) == [fixed_size(n) for n in made[1:]]
         return (theirs, ours) if alike else None
 
-    def _inputs(self, layer: _Layer, batch: int) -> tuple[Tensor | None, Tensor, Tensor | None]:
-        """Some rows of a batch: where, the inputs of the small layer, what is added to it."""
+    def _inputs(self, layer: _Layer, batch: int) -> _Sample:
+        """Some rows of a batch, as the small network has them."""
         dense = layer.dense
         fair = min(_ROWS, _WORK // dense.unknowns)
         wanted = max(fair, _LEAST_ROWS + dense.unknowns) if dense.groups == 1 else _ROWS_GROUPED
         (operand, *_), _ = self.small.arguments(layer.twin, batch)
-        at = dense.positions(operand, -(-wanted // len(self._batches)), self._generator)
+        own = -(-wanted * self._sizes[batch] // sum(self._sizes))
+        at = dense.positions(operand, own, self._generator)
         added = None
         if layer.others is not None:
             added = dense.outputs(self.small.values[batch][layer.others[1]], at)
-        return at, dense.inputs(operand, at), added
+        X = dense.inputs(operand, at)
+        return _Sample(at, X, added, self._row_counts(layer, batch, operand, at, len(X)))
 
-    def _wishes(
-        self,
-        layer: _Layer,
-        batch: int,
-        target: Tensor,
-        at: Tensor | None,
-        X: Tensor,
-        added: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _row_counts(
+        self, layer: _Layer, batch: int, operand: Tensor, at: Tensor | None, rows: int
+    ) -> Tensor | None:
+        """How much every row counts: as its example, where it is clear which that is."""
+        if self._counts is None:
+            return None
+        counts = self._counts[batch]
+        if len(operand) != len(counts) or fixed_size(layer.twin.meta["val"].shape[0]) is not None:
+            return torch.ones(rows)
+        if at is None or layer.dense.spatial:
+            return counts.repeat_interleave(rows // len(counts))
+        per_example = operand.numel() // operand.shape[-1] // len(counts)
+        return counts[at // per_example]
+
+    def _wishes(self, layer: _Layer, batch: int, target: Tensor, sample: _Sample) -> _Rows:
         """The same rows: inputs, what the output goes on to be in the full network, and what is
         added to it in the small one (a single row if that is the same for all)."""
+        at, X, added = sample.at, sample.X, sample.added
         dense, kept = layer.dense, layer.kept.to(target.device)
         wish = dense.outputs(target, at).index_select(1, kept)
         offset = wish.new_zeros(1, wish.shape[1]) if added is None else added
@@ -285,17 +345,19 @@ class _Walk:
             wish = wish + other.index_select(1, kept)
         return X, wish, offset
 
-    def _refit(self, layer: _Layer, rows: list[tuple[Tensor, Tensor, Tensor]]) -> None:
+    def _refit(self, layer: _Layer, rows: list[_Rows], counts: list[Tensor | None]) -> None:
         dense, (theirs, ours) = layer.dense, layer.after
         weight, bias = self.small.weights[dense.weight], self.small.weights.get(dense.bias or "")
         X, wish, offset = zip(*rows, strict=True)
+        known = [own for own in counts if own is not None]
         regression = Regression(
-            torch.cat(X),
+            X,
             torch.cat(wish),
             offset[0] if layer.others is None else torch.cat(offset),
             scale=None if ours.norm is None else ours.norm.scale,
             relu=theirs.relu and ours.relu,
             shifts=bias is not None or ours.norm is not None,
+            weights=torch.cat(known) if known else None,
         )
         found = regression.solve(weight.reshape(len(weight), -1), bias)
         self.result.errors[dense.weight] = (found.before, found.after)

@@ -7,6 +7,7 @@ problem with the same Gram matrix, so that rounds cost one product and one back-
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -35,26 +36,31 @@ class Solution:
 class Regression:
     """Rows of inputs and wishes of one dense layer, per group of its outputs.
 
-    `offset` has a row for each of them, or one for all.
+    Inputs come in pieces (rows, groups, unknowns). `offset` has a row for each row, or one for all;
+    `weights` say how much each row counts, if they differ.
     """
 
     def __init__(
         self,
-        X: Tensor,
+        inputs: Sequence[Tensor],
         wish: Tensor,
         offset: Tensor,
         *,
         scale: Tensor | None,
         relu: bool,
         shifts: bool,
+        weights: Tensor | None = None,
     ) -> None:
-        self.groups = X.shape[1]
-        self.X = X.movedim(0, 1)  # (groups, rows, unknowns)
+        X = torch.cat([piece.movedim(0, 1) for piece in inputs], 1)  # (groups, rows, unknowns)
+        self.groups = len(X)
+        self.centre = X.mean(1, keepdim=True) if shifts else None
+        self.X = X if self.centre is None else X.sub_(self.centre)
+        self.weights = None if weights is None else weights.to(wish)[:, None]
         ones = wish.new_ones(wish.shape[1]) if scale is None else scale.to(wish)
         tiny = ones.abs() < 1e-3 * ones.abs().mean()  # outputs that next to nothing comes of
         self.scale = self._apart(torch.where(tiny, 1.0, ones)[None])
         self.alive = self._apart((~tiny).to(wish)[None]) if bool(tiny.any()) else None
-        self.relu, self.shifts = relu, shifts
+        self.relu = relu
         self.wish, self.offset = self._apart(wish.relu() if relu else wish), self._apart(offset)
         # where the wish is negative, a residual is never positive
         self.ceiling = self._apart(torch.where(wish > 0, torch.inf, 0.0)) if relu else None
@@ -62,15 +68,15 @@ class Regression:
     def solve(self, W0: Tensor, bias: Tensor | None) -> Solution:
         """The change of `W0` and bias. The last fifth of the rows chooses the ridge, and whether to
         change anything at all; then all rows are used."""
-        W = W0.reshape(self.groups, -1, W0.shape[-1]).to(self.X)
-        z = torch.addcmul(self.offset, self.X @ W.mT, self.scale)
-        if bias is not None:
-            z += bias.to(z).reshape(self.groups, 1, -1) * self.scale
+        z = self._outputs(W0, bias)
         rows = self.X.shape[1]
         fitted, judged = slice(0, max(1, rows - rows // 5)), slice(max(1, rows - rows // 5), rows)
         before = after = self._loss(z[:, judged], judged)
+        if before <= self._rounding(judged):
+            return Solution(None, W0.new_zeros(len(W0)), before, before)
         best: tuple[float, Tensor, Tensor] | None = None
-        normal = _Normal(self.X[:, fitted], self.shifts)
+        shifts = self.centre is not None
+        normal = _Normal(self.X[:, fitted], self._weights(fitted), shifts)
         sides = normal.sides(self._residual(z[:, fitted], fitted))
         for ridge in RIDGES:
             change, shift = normal.solve(sides, ridge)
@@ -80,7 +86,8 @@ class Regression:
                 after, best = loss, (ridge, change, shift)
         if best is None:
             return Solution(None, W0.new_zeros(len(W0)), before, before)
-        normal = normal.plus(self.X[:, judged], self.X)
+        more = _moments(self.X[:, judged], self._weights(judged))
+        normal = _Normal(self.X, self.weights, shifts, normal.moments + more)
         ridge, change, shift = best
         total, moved = change, shift
         for _ in range(ROUNDS if self.relu else 1):
@@ -90,8 +97,20 @@ class Regression:
             if self.relu:
                 change, shift = RELAXATION * change, RELAXATION * shift
             total, moved = total + change, moved + shift
+        if self.centre is not None:
+            moved = moved - self.centre @ total
         total, moved = (total / self.scale).mT.reshape(W0.shape), (moved / self.scale).reshape(-1)
         return Solution(total.to(W0), moved.to(W0), before, after, ridge)
+
+    def _outputs(self, W0: Tensor, bias: Tensor | None) -> Tensor:
+        """What the layer gives before any change, offset and scale included."""
+        W = W0.reshape(self.groups, -1, W0.shape[-1]).to(self.X)
+        z = torch.addcmul(self.offset, self.X @ W.mT, self.scale)
+        if self.centre is not None:
+            z += self.centre @ W.mT * self.scale
+        if bias is not None:
+            z += bias.to(z).reshape(self.groups, 1, -1) * self.scale
+        return z
 
     def _residual(self, z: Tensor, rows: slice) -> Tensor:
         """How far `z` is from where its loss would vanish."""
@@ -104,7 +123,15 @@ class Regression:
         short = (z.relu() if self.relu else z) - self.wish[:, rows]
         if self.alive is not None:
             short.mul_(self.alive)
-        return float(short.square_().sum(dtype=torch.float64))
+        return float(_times(short.square_(), self._weights(rows)).sum(dtype=torch.float64))
+
+    def _rounding(self, rows: slice) -> float:
+        """A loss that rounding alone explains."""
+        size = float(self.wish[:, rows].square().sum(dtype=torch.float64))
+        return (4 * torch.finfo(self.wish.dtype).eps) ** 2 * size
+
+    def _weights(self, rows: slice) -> Tensor | None:
+        return None if self.weights is None else self.weights[rows]
 
     def _apart(self, values: Tensor) -> Tensor:
         """(rows, out) as (groups, rows, outputs of each)."""
@@ -112,33 +139,37 @@ class Regression:
 
 
 class _Normal:
-    """Normal equations of centred rows, one system per group."""
+    """Normal equations of rows less their mean, one system per group.
 
-    def __init__(self, X: Tensor, shifts: bool, raw: Tensor | None = None) -> None:
-        self.X = X
-        self.shifts = shifts
-        self.mean = X.new_zeros(1)
-        if shifts:
-            self.mean = X.mean(1, keepdim=True)
+    The mean must be small beside the rows, as it is for any part of centred ones.
+    """
+
+    def __init__(
+        self, X: Tensor, weights: Tensor | None, shifts: bool, moments: Tensor | None = None
+    ) -> None:
+        self.X, self.weights, self.shifts = X, weights, shifts
+        self.moments = _moments(X, weights) if moments is None else moments
         exact = torch.float32 if X.shape[-1] > _LARGE else torch.float64
-        self.gram = (_gram(X - self.mean) if raw is None else raw).to(exact)
+        self.gram, self.mean = self.moments.to(exact), self._mean(X)
+        if shifts:
+            count = X.shape[1] if weights is None else float(weights.sum())
+            self.gram = self.gram - count * (self.mean.mT @ self.mean).to(exact)
         self.size = self.gram.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=_TINY)[:, None, None]
         self._lower: dict[float, Tensor] = {}
 
-    def plus(self, more: Tensor, everything: Tensor) -> _Normal:
-        """The same with more rows; `everything` are all of them."""
-        if not self.shifts:
-            return _Normal(everything, False, self.gram + _gram(more).to(self.gram))
-        mean = everything.mean(1, keepdim=True)
-        moved = (self.mean - mean).to(self.gram)  # from the mean of some rows to that of all
-        old = self.gram + self.X.shape[1] * (moved.mT @ moved)
-        return _Normal(everything, True, old + _gram(more - mean).to(self.gram))
-
     def sides(self, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """The right-hand sides of a residual, and its mean."""
-        mean = residual.mean(1, keepdim=True) if self.shifts else residual.new_zeros(1)
-        right = (self.X.mT @ (residual - mean)).to(self.gram)  # X need not be centred as well
-        return right, mean
+        """The right-hand sides of a residual, which is overwritten, and its mean."""
+        mean = self._mean(residual)
+        pull = _times(residual.sub_(mean), self.weights)
+        return (self.X.mT @ pull).to(self.gram), mean  # X need not be centred as well
+
+    def _mean(self, values: Tensor) -> Tensor:
+        """(groups, 1, ...): what a shift takes care of."""
+        if not self.shifts:
+            return values.new_zeros(1)
+        if self.weights is None:
+            return values.mean(1, keepdim=True)
+        return (self.weights.T / self.weights.sum()) @ values
 
     def solve(
         self, sides: tuple[Tensor, Tensor], ridge: float, so_far: Tensor | None = None
@@ -164,6 +195,13 @@ class _Normal:
         return self._lower[ridge]
 
 
-def _gram(X: Tensor) -> Tensor:
-    """(groups, u, u): `X.T @ X` of every group."""
+def _times(values: Tensor, weights: Tensor | None) -> Tensor:
+    """Rows times their weights, in place."""
+    return values if weights is None else values.mul_(weights)
+
+
+def _moments(X: Tensor, weights: Tensor | None) -> Tensor:
+    """(groups, u, u): `X.T @ diag(weights) @ X` of every group."""
+    if weights is not None:
+        X = X * weights.sqrt()
     return gram(X[0])[None] if len(X) == 1 else X.mT @ X

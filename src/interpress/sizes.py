@@ -84,18 +84,26 @@ class Options:
     """Whether some size that fits stays as it is, so that the number may have to stay too."""
 
 
-def options(spaces: Spaces, sizes: Sizes, known: tuple[type[nn.Module], ...]) -> list[Options]:
-    """The slots that some source says may have to change."""
+def with_numbers(
+    model: nn.Module, known: tuple[type[nn.Module], ...]
+) -> dict[type[nn.Module], list[str]]:
+    """The modules that keep whole numbers which may be sizes, by kind; not those of known kinds."""
     kinds: dict[type[nn.Module], list[str]] = {}
-    modules = dict(spaces.graph.model.named_modules())
-    for name, module in modules.items():
+    for name, module in model.named_modules():
         holds = any(
             True for _ in (*module.parameters(recurse=False), *module.buffers(recurse=False))
         )
         if not (isinstance(module, known) and holds):
             kinds.setdefault(type(module), []).append(name)
+    modules = dict(model.named_modules())
+    return {kind: names for kind, names in kinds.items() if any(_numbers(modules[names[0]]))}
+
+
+def options(spaces: Spaces, sizes: Sizes, known: tuple[type[nn.Module], ...]) -> list[Options]:
+    """The slots that some source says may have to change."""
+    modules = dict(spaces.graph.model.named_modules())
     found = []
-    for kind, names in kinds.items():
+    for kind, names in with_numbers(spaces.graph.model, known).items():
         own = [sizes.get(name, {}) for name in names]
         below = [_below(sizes, name) for name in names]
         for attribute, place, _ in _numbers(modules[names[0]]):

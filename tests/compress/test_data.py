@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from interpress import ArgumentError, DataError
+from interpress.balance import drawn
 from interpress.data import Calibration, batch_size, merged
 from interpress.graph.graph import Example
 
@@ -132,13 +133,16 @@ def test_a_sample_is_spread_over_the_data_and_comes_in_whole_batches() -> None:
     many = torch.arange(3000.0).reshape(1000, 3)
     calibration = Calibration(many, MODEL)
     fitted = len(rows(calibration, "fit"))
-    found = calibration.sample("fit", 250, fitted, seed=1)
+    places, counts = drawn(torch.ones(fitted), 250, seed=1)
+    found = calibration.examples_at("fit", places, 100)
     chosen = torch.cat([e.args[0] for e in found])[:, 0] / 3
     assert len(chosen) == 250
     assert len(chosen.unique()) == 250
     assert float(chosen.min()) < 50
     assert float(chosen.max()) > 950
-    assert max(batch_size(e) for e in found) >= 100
+    assert max(batch_size(e) for e in found) <= 100
+    assert len(found) <= 7
+    assert counts is None
     held = set((rows(calibration, "held")[:, 0] / 3).tolist())
     assert not held & set(chosen.tolist())
 

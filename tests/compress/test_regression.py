@@ -57,7 +57,7 @@ def problem(rows: int = 4000, relu: bool = False) -> tuple[Tensor, Tensor, Tenso
 
 def test_the_exact_answer_is_found_from_a_wrong_start() -> None:
     X, W, wish = problem()
-    task = Regression(X, wish, torch.zeros_like(wish), scale=None, relu=False, shifts=True)
+    task = Regression([X], wish, torch.zeros_like(wish), scale=None, relu=False, shifts=True)
     found = task.solve(torch.zeros(5, 12), torch.zeros(5))
     assert found.change is not None
     torch.testing.assert_close(found.change, W, atol=5e-3, rtol=5e-3)
@@ -67,10 +67,10 @@ def test_the_exact_answer_is_found_from_a_wrong_start() -> None:
 
 def test_nothing_changes_where_nothing_is_wrong_or_only_noise_is_left() -> None:
     X, W, wish = problem()
-    task = Regression(X, wish, torch.zeros_like(wish), scale=None, relu=False, shifts=True)
+    task = Regression([X], wish, torch.zeros_like(wish), scale=None, relu=False, shifts=True)
     assert task.solve(W, torch.full((5,), 0.5)).change is None
     noise = torch.randn(60, 5, generator=torch.Generator().manual_seed(3))
-    few = Regression(X[:60], wish[:60] + 5 * noise, torch.zeros(60, 5), scale=None, relu=False,
+    few = Regression([X[:60]], wish[:60] + 5 * noise, torch.zeros(60, 5), scale=None, relu=False,
                      shifts=False)  # fmt: skip
     found = few.solve(W, torch.full((5,), 0.5))
     assert found.after <= found.before
@@ -81,7 +81,7 @@ def test_a_batch_norm_scale_and_an_offset_are_taken_into_account() -> None:
     scale = torch.tensor([2.0, -1.0, 0.5, 3.0, 1e-9])
     offset = torch.randn(len(X), 5, generator=torch.Generator().manual_seed(2))
     target = scale * wish + offset
-    task = Regression(X, target, offset, scale=scale, relu=False, shifts=True)
+    task = Regression([X], target, offset, scale=scale, relu=False, shifts=True)
     found = task.solve(torch.zeros(5, 12), None)
     assert found.change is not None
     torch.testing.assert_close(found.change[:4], W[:4], atol=1e-2, rtol=1e-2)
@@ -93,7 +93,9 @@ def test_with_relu_the_loss_after_it_counts() -> None:
     narrow = X[..., :7]  # too few inputs to be exact
     losses = {}
     for relu in (False, True):
-        task = Regression(narrow, wish, torch.zeros_like(wish), scale=None, relu=relu, shifts=True)
+        task = Regression(
+            [narrow], wish, torch.zeros_like(wish), scale=None, relu=relu, shifts=True
+        )
         found = task.solve(torch.zeros(5, 7), torch.zeros(5))
         assert found.change is not None
         y = narrow[:, 0] @ found.change.T + found.shift

@@ -128,6 +128,8 @@ class Method:
     refit: bool
     correct: bool = True
     """Whether readers absorb `T`; without it they just lose the dropped channels."""
+    balance: bool = True
+    """Whether what is seldom decided counts for more in the refit."""
 
     def with_parts(
         self,
@@ -135,6 +137,7 @@ class Method:
         allocation: str | None = None,
         refit: bool | None = None,
         correct: bool | None = None,
+        balance: bool | None = None,
     ) -> Method:
         """The same method with some parts replaced."""
         known = {"selection": list(selections()), "allocation": list(ALLOCATIONS)}
@@ -149,6 +152,7 @@ class Method:
             allocation=allocation or self.allocation,
             refit=self.refit if refit is None else refit,
             correct=self.correct if correct is None else correct,
+            balance=self.balance if balance is None else balance,
         )
 
 
