@@ -19,7 +19,7 @@ from interpress.refit import Refit, examples_needed, refit, refitted
 from interpress.surgery import Cut, carve
 from interpress.verify import Proof, check
 
-_HELD_AT_ONCE = 6  # activations of two networks alive at once, as multiples of the largest
+_FOR_VALUES = 0.8  # of the memory; the rest is for rows, and for what a batch needs
 _AT_ONCE = 200  # examples in a batch
 _CACHED = 2**24  # bytes of an activation, up to which memory is used again rather than asked for
 
@@ -116,7 +116,8 @@ def _refit(
 ) -> Refit:
     spaces = knowledge.spaces
     largest = max(1, spaces.cost.largest_activation() // captured_examples(spaces))
-    held = max(16, int(memory * 2**30) // (_HELD_AT_ONCE * largest))
+    of_both = max(1, 2 * spaces.cost.most_held() // captured_examples(spaces))
+    held = max(16, int(_FOR_VALUES * memory * 2**30) // of_both)
     count = min(held, examples_needed(spaces.graph))
     chosen, counts = drawn(weights, count, seed)
     data = knowledge.data()

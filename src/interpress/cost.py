@@ -8,6 +8,7 @@ Activation memory counts the output of every operator that makes new data, once,
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
+from torch import fx
 
 from interpress.errors import ArgumentError
 from interpress.graph.membership import Membership
@@ -78,6 +80,19 @@ class CostModel:
     def largest_activation(self) -> int:
         """Bytes of the largest value an operator makes, for the example."""
         return max((self._evaluate(term, {}) for term in self._activations), default=0)
+
+    def most_held(self) -> int:
+        """Bytes of all values that are needed at one time, at most, for the example."""
+        graph, sizes = self._spaces.graph, dict[fx.Node, int]()
+        for op in self._spaces.trace.ops:
+            sizes[op.node] = sum(math.prod(v.shape) * v.itemsize for v in op.outputs)
+        ends = graph.last_use()
+        held = most = 0
+        for node in graph.nodes:
+            held += sizes.get(node, 0)
+            most = max(most, held)
+            held -= sum(sizes.get(done, 0) for done in ends.get(node, ()))
+        return most
 
     def meter(self, resource: str) -> Meter:
         """A fast counter of FLOPs or parameters, for the search of widths."""

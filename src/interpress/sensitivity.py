@@ -24,7 +24,7 @@ from interpress.profile import Profile
 from interpress.surgery import Cut
 
 SHARES = (0.5,)
-POWER = 0.25  # how far to believe what so few examples say
+POWER = 0.1  # how far to believe what so few examples say
 Measured = dict[str, list[tuple[int, float]]]
 """Per space: widths and the divergence measured there."""
 

@@ -7,7 +7,6 @@ The smaller network's output must equal the full network's, run with every tap r
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -86,9 +85,8 @@ def prove(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> 
         with _default_dtype(dtype):
             with _same_randomness():
                 expected = projected(spaces, cut, inputs, dtype)
-            precise = _with_unrounded_weights(smaller, cut, dtype)
-            with _same_randomness():
-                got = _outcome(spaces, precise, inputs.map(lambda t: _cast(t, dtype)))
+            with _unrounded_weights(smaller, cut, dtype), _same_randomness():
+                got = _outcome(spaces, smaller, inputs.map(lambda t: _cast(t, dtype)))
         tolerance = _tolerance(spaces, dtype)
     except (RuntimeError, TypeError):  # code that insists on its own precision
         with _same_randomness():
@@ -137,13 +135,18 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _with_unrounded_weights(smaller: nn.Module, cut: Cut, dtype: torch.dtype) -> nn.Module:
+@contextlib.contextmanager
+def _unrounded_weights(smaller: nn.Module, cut: Cut, dtype: torch.dtype) -> Iterator[None]:
     """The smaller network in a better type, its changed weights as before they were rounded."""
-    precise = copy.deepcopy(smaller).to(dtype)
-    named = dict(precise.named_parameters()) | dict(precise.named_buffers())
-    for name, weight in cut.weights.items():
-        named[name].data = _cast(weight, dtype)
-    return precise
+    named = dict(smaller.named_parameters()) | dict(smaller.named_buffers())
+    rounded = {name: tensor.data for name, tensor in named.items()}
+    try:
+        for name, tensor in named.items():
+            tensor.data = _cast(cut.weights.get(name, tensor.data), dtype)
+        yield
+    finally:
+        for name, tensor in named.items():
+            tensor.data = rounded[name]
 
 
 def _check_weights(smaller: nn.Module, cut: Cut) -> None:

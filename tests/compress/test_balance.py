@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import interpress
+from interpress import regression
 from interpress.balance import Decisions, decisions_of, drawn, joined
 from interpress.judge import Judge
 from interpress.refit import examples_needed
@@ -84,26 +85,26 @@ def test_what_weighs_more_is_drawn_more_surely_and_the_sum_is_right(count: int) 
         assert torch.equal(counts, weights)
 
 
-def test_weighted_rows_are_rows_that_come_that_often() -> None:
+def test_weighted_rows_are_rows_that_come_that_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regression, "RIDGES", (1e-3,))
     generator = torch.Generator().manual_seed(0)
-    X = torch.randn(400, 1, 6, generator=generator) + 1
-    wish = torch.randn(400, 3, generator=generator)
-    often = torch.randint(1, 4, (80,), generator=generator).repeat(5)
-    again = torch.cat([torch.arange(320).repeat_interleave(often[:320]), torch.arange(320, 400)])
-    for relu in (False, True):
-        solved = []
-        for rows, weights in ((torch.arange(400), often), (again, None)):
-            weights = None if weights is None else torch.where(torch.arange(400) < 320, weights, 1)
-            task = Regression(
-                [X[rows]], wish[rows], torch.zeros(1, 3), scale=None, relu=relu, shifts=True,
-                weights=weights,
-            )  # fmt: skip
-            task.X = task.X.double()
-            normal = task.solve(torch.zeros(3, 6), torch.zeros(3))
-            assert normal.change is not None
-            solved.append(torch.cat([normal.change.flatten(), normal.shift]))
-        # the last fifth of the rows differs, and with it only which ridge is chosen
-        torch.testing.assert_close(solved[0], solved[1], atol=5e-3, rtol=5e-2)
+    X = torch.randn(400, 1, 6, generator=generator).double() + 1
+    wish = X[:, 0, :3].relu() + X[:, 0, 3:].square()  # no linear layer gives that
+    often = torch.randint(1, 5, (400,), generator=generator)
+
+    def solved(rows: Tensor, weights: Tensor | None) -> Tensor:
+        task = Regression(
+            [X[rows]], wish[rows], torch.zeros(1, 3), scale=None, relu=False, shifts=True,
+            weights=weights,
+        )  # fmt: skip
+        found = task.solve(torch.zeros(3, 6).double(), torch.zeros(3).double())
+        assert found.change is not None
+        return torch.cat([found.change.flatten(), found.shift])
+
+    each = torch.arange(400)
+    weighted = solved(each, often)
+    torch.testing.assert_close(weighted, solved(each.repeat_interleave(often), None))
+    assert float((weighted - solved(each, None)).abs().max()) > 1e-2
 
 
 class Blobs(nn.Module):
@@ -141,23 +142,23 @@ def trained() -> Blobs:
 
 def uneven(generator: torch.Generator) -> Tensor:
     """Calibration data that show the last class one time in fifty."""
-    labels = torch.where(
-        torch.rand(800, generator=generator) < 0.02, 3, torch.randint(3, (800,), generator=generator)
-    )
+    rare = torch.rand(800, generator=generator) < 0.02
+    labels = torch.where(rare, 3, torch.randint(3, (800,), generator=generator))
     return blobs(labels, generator)
 
 
-def test_a_rare_class_keeps_more_of_its_accuracy(trained: Blobs) -> None:
-    generator = torch.Generator().manual_seed(1)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_rare_class_keeps_more_of_its_accuracy(trained: Blobs, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
     data = uneven(generator)
     rare = blobs(torch.full((4000,), 3), generator)
     before = (trained(rare).argmax(1) == 3).float().mean()
     lost = {}
     for balance in (True, False):
-        found = interpress.compress(trained, data, flops=0.1, balance=balance, progress=False)
+        found = interpress.compress(trained, data, flops=0.05, balance=balance, progress=False)
         assert found.built.kept_refit
         lost[balance] = float(before - (found.model(rare).argmax(1) == 3).float().mean())
-    assert lost[True] < lost[False]
+    assert lost[True] < 0.6 * lost[False]
 
 
 def test_balanced_data_make_no_difference(trained: Blobs) -> None:

@@ -158,3 +158,24 @@ def test_merging_keeps_what_has_no_batch_dim() -> None:
 def test_numpy_inside_tuples() -> None:
     (example,) = Calibration([(np.ones((4, 3), dtype=np.float32), np.zeros(4))], MODEL).batches()
     assert example.args[0].shape == (4, 3)
+
+
+@pytest.mark.parametrize("size", [1, 7, 50, 80, 100, 160, 1000])
+def test_examples_are_packed_into_full_batches_in_order(size: int) -> None:
+    many = torch.arange(900.0).reshape(300, 3)
+    calibration = Calibration(list(many.split(100)), MODEL)
+    fitted = rows(calibration, "fit")
+    places = torch.arange(0, len(fitted), 2)
+    found = calibration.examples_at("fit", places, size)
+    assert torch.equal(torch.cat([e.args[0] for e in found]), fitted[places])
+    assert {batch_size(e) for e in found[:-1]} <= {size}
+    assert 1 <= batch_size(found[-1]) <= size
+
+
+def test_batches_of_other_shapes_are_not_packed_together() -> None:
+    texts = [torch.zeros(10, 4), torch.zeros(10, 6), torch.zeros(10, 6)]
+    calibration = Calibration(texts, MODEL)
+    count = calibration.count("fit")
+    found = calibration.examples_at("fit", torch.arange(count), 100)
+    assert [e.args[0].shape[1] for e in found] == [4, 6]
+    assert sum(map(batch_size, found)) == count

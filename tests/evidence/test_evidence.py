@@ -96,9 +96,7 @@ def test_a_removed_class_stays_within_five_points_with_preserve() -> None:
         gaps = [own - others for own, others in map(removed.losses, found)]
         assert len(gaps) == 3
         beyond[network] += sum(gaps) / len(gaps) > 5
-    assert beyond["vgg16"] == beyond["mobilenetv1"] == 0
-    within = len(removed.CLASSES) - beyond["resnet56"]
-    assert f"within five points for {within} of 10 only" in " ".join(page.PAGE.read_text().split())
+    assert set(beyond.values()) == {0}
     tuned = [row for row in report.all if row["method"].startswith("l1")]
     last = max(row["epoch"] for row in tuned)
     for row in tuned:

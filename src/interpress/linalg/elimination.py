@@ -104,8 +104,10 @@ class _Part:
         scaled = G / size
         scaled.diagonal().add_(RIDGE)
         lower, failed = torch.linalg.cholesky_ex(scaled)
+        more = RIDGE
         while bool(failed):  # rounding of nearly constant inputs
-            scaled.diagonal().add_(10 * RIDGE)
+            more *= 10
+            scaled.diagonal().add_(more)
             lower, failed = torch.linalg.cholesky_ex(scaled)
         A = torch.cholesky_inverse(lower)
         W, blocks = reader.U.to(G).clone(), reader.blocks.to(G.device)
