@@ -48,10 +48,13 @@ class Decisions:
 
 def decisions_of(judge: Judge | None, outputs: Sequence[Tensor], examples: int) -> Decisions | None:
     """What a network made of a batch; None where it does not decide once for each example."""
-    if judge is None or len(outputs[judge.place]) != examples:
+    output = None if judge is None else outputs[judge.place]
+    if judge is None or output is None or not output.ndim or len(output) != examples:
         return None
-    probabilities = judge.probabilities(outputs[judge.place])
-    return None if probabilities is None else Decisions.of(probabilities)
+    probabilities = judge.probabilities(output)
+    if probabilities is None or not bool(probabilities.isfinite().all()):
+        return None
+    return Decisions.of(probabilities)
 
 
 def joined(parts: Sequence[Decisions | None]) -> Decisions | None:

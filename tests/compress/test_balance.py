@@ -60,6 +60,8 @@ def test_only_one_decision_per_example_can_be_balanced() -> None:
     known = decisions_of(Judge(0, "classification"), [scores], 6)
     assert known is not None
     assert joined([known, None]) is None
+    assert decisions_of(Judge(0, "classification"), [scores.sum()], 6) is None  # a single number
+    assert decisions_of(Judge(0, "classification"), [scores * torch.inf], 6) is None
     both = joined([known, known])
     assert both is not None
     assert both.classes.shape == (12, 5)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import interpress
 from interpress import Analysis, ArgumentError, DataError, MemorizedWarning, agreement, compress
 from interpress.calibrate import calibrate
+from interpress.data import BATCH
 from interpress.graph.graph import Example
 from interpress.methods import METHODS
 from interpress.plan import interpolations
@@ -355,7 +356,7 @@ def test_wrapped_models_and_odd_calls(digits: Trained) -> None:
     result = compress(wrapped, digits.calibration, flops=0.6, refit=False)
     assert type(result.model) is type(model)
     loader = [{"pixels": batch, "label": torch.zeros(len(batch))}
-              for batch in digits.calibration.split(50)]  # fmt: skip
+              for batch in digits.calibration.split(BATCH)]  # fmt: skip
     again = compress(model, loader, flops=0.6, refit=False,
                      forward=lambda network, batch: network(batch["pixels"]))  # fmt: skip
     assert result.widths == again.widths
