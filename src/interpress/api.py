@@ -75,6 +75,7 @@ def _analyzed(
             data.batches("fit"),
             patches=patches,
             judge=judge,
+            expected=data.expected(),
             seed=seed,
             done=lambda examples: advance(1),
         )

@@ -24,8 +24,8 @@ from interpress.patches import Dense, dense_of, sampled
 from interpress.quick import quick_calls
 
 ROWS_PER_EXAMPLE = 16  # positions of an image, tokens of a text; more adds next to nothing
-WIDE = 512  # channels, from which a Gram matrix costs as much as the layer that is looked at
-PLENTY = 4  # rows per channel
+PLENTY = 6  # rows per channel, if channels are all there is to tell apart; but
+_LEAST_ROWS_PER_EXAMPLE = 4
 LARGEST_PATCH = 2048  # inputs per output; of larger kernels, each channel's principal parts
 _EXAMPLES_FOR_ENERGY = 8  # of every batch
 _EXACT = torch.float64
@@ -139,7 +139,7 @@ def dense_readers(spaces: Spaces, taps: Iterable[Tap]) -> dict[str, Dense]:
 class _Pass:
     """Watches a run of the graph and adds what it sees."""
 
-    def __init__(self, spaces: Spaces, seed: int, patches: bool) -> None:
+    def __init__(self, spaces: Spaces, seed: int, patches: bool, expected: int | None) -> None:
         self.taps = shrinkable_taps(spaces)
         self.streams = {tap.name: FactorStream(tap.size) for tap in self.taps}
         self.moments: dict[str, Moments] = {}
@@ -147,7 +147,7 @@ class _Pass:
         self.energies: dict[str, Energy] = {}
         self._sites = by_node(self.taps)
         self._dense = dense_readers(spaces, self.taps)
-        self._patches = patches
+        self._patches, self._expected = patches, expected
         self._sampler = torch.Generator().manual_seed(seed)
         self._outcomes: dict[fx.Node, list[tuple[str, int]]] = {}
         parameters = spaces.graph.parameters()
@@ -174,13 +174,11 @@ class _Pass:
         return args, kwargs
 
     def _wanted(self, tap: Tap) -> int:
-        """How many rows of a batch; fewer of a wide tap that has seen plenty.
-
-        Not where patches are looked at as well.
-        """
-        plenty = self.streams[tap.name].rows >= PLENTY * tap.size
-        fewer = not self._patches and tap.size >= WIDE and plenty
-        return (ROWS_PER_EXAMPLE // 2 if fewer else ROWS_PER_EXAMPLE) * self.examples
+        """How many rows of a batch: as many of every example, and in all no more than helps."""
+        if self._patches or self._expected is None:
+            return ROWS_PER_EXAMPLE * self.examples
+        each = max(-(-PLENTY * tap.size // self._expected), _LEAST_ROWS_PER_EXAMPLE)
+        return min(each, ROWS_PER_EXAMPLE) * self.examples
 
     def see(self, node: fx.Node, value: Any) -> None:
         """After a node ran: what outputs have become."""
@@ -219,11 +217,15 @@ def calibrate(
     *,
     patches: bool = True,
     judge: Judge | None = None,
+    expected: int | None = None,
     seed: int = 0,
     done: Callable[[int], None] = lambda examples: None,
 ) -> Statistics:
-    """Run the original network over the data once; memory does not grow with them."""
-    seen = _Pass(spaces, seed, patches)
+    """Run the original network over the data once; memory does not grow with them.
+
+    `expected` is how many examples there are, about, if that is known.
+    """
+    seen = _Pass(spaces, seed, patches, expected)
     examples = 0
     decisions: list[Decisions | None] = []
     calls = quick_calls(spaces.graph, spaces.graph.parameters())

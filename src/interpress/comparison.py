@@ -66,6 +66,9 @@ class Agreement:
     per_class: tuple[ClassRow, ...] = ()
     flips: tuple[Flip, ...] = field(default=(), repr=False)
     """The decisions that changed, at most 10,000 of them."""
+    distance: float | None = field(default=None, repr=False)
+    """Mean over examples of the root of their KL: alike in kind, but not in the hands of the few
+    examples on which the networks differ most. None where there are no scores."""
 
     def __float__(self) -> float:
         return float("nan") if self.agreement is None else self.agreement
@@ -153,6 +156,7 @@ class Tally:
         self._agreed = 0.0  # per example, the share of decisions that agree, summed
         self._decisions = 0
         self._divergence = 0.0
+        self._distance = 0.0  # the same of roots
         self._numbers: list[Tensor] = []  # squared differences, squares and sums, per output
         self._classes: dict[int, list[int]] = {}  # count, agreeing, first right, second right
         self._decided: dict[int, list[int]] = {}  # the same by what the first network decides
@@ -173,7 +177,9 @@ class Tally:
                     "there is nothing to compare"
                 )
         if self.judge.decides:
-            self._divergence += float(self.judge.divergences(a, b).sum())
+            divergences = self.judge.divergences(a, b)
+            self._divergence += float(divergences.sum())
+            self._distance += float(divergences.sqrt().sum())
             self._decide(self.judge.decisions(a), self.judge.decisions(b), labels)
         else:
             x, y = a.double(), b.double()
@@ -229,6 +235,7 @@ class Tally:
             (right[0], right[1]) if labelled else None,
             tuple(_class_row(label, table[label], labelled) for label in sorted(table)),
             tuple(self._flips),
+            self._distance / self.examples if self.judge.scores else None,
         )
 
     def _output_error(self) -> float:

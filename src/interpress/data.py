@@ -47,6 +47,7 @@ class Calibration:
             HOLD_EVERY, (1009,), generator=torch.Generator().manual_seed(seed)
         ).tolist()
         self._looks: dict[int, tuple[Any, ...]] = {}
+        self._first_size: int | None = None
         self._picks[0] = 1  # two examples are enough to hold one out
         tensors = [*model.parameters(), *model.buffers()]
         self.device = tensors[0].device if tensors else torch.device("cpu")
@@ -96,6 +97,13 @@ class Calibration:
         except TypeError:
             return None
 
+    def expected(self) -> int | None:
+        """About how many examples there are to fit to, if batches are counted; like the first."""
+        batches = self.size()
+        if batches is None or self._first_size is None:
+            return None
+        return max(1, batches * self._first_size * (HOLD_EVERY - 1) // HOLD_EVERY)
+
     def raw(self) -> Iterator[Any]:
         """The batches as they were given."""
         return iter(self._source)
@@ -133,7 +141,9 @@ class Calibration:
             raw = next(self.raw(), None)
             if raw is None:
                 raise DataError(_EMPTY)
-            self._check_same(0, self.convert(raw))
+            example = self.convert(raw)
+            self._first_size = batch_size(example)
+            self._check_same(0, example)
 
     def _check_same(self, number: int, example: Example) -> None:
         """A batch must look as it did when it was read first."""

@@ -88,7 +88,7 @@ class Dense:
             flat = flat * size + place.clamp(0, size - 1)
         patches = _gathered(operand, flat.to(operand.device))  # (batch, positions, in, taps)
         if not bool(inside.all()):
-            patches = patches * inside[:, None, :].to(operand)
+            patches.mul_(inside[:, None, :].to(operand))
         groups = operand.shape[1] // self.shape[1]  # fewer than captured where channels left
         return patches.reshape(len(patches) * len(at), groups, -1)
 

@@ -40,7 +40,12 @@ def recomputed(
     with places.job("pruning step by step", meter.total({}) - target) as advance:
         while (now := meter.total(state.widths)) > target:
             small = spaces_of(capture(state.network(), spaces.graph.example))
-            seen = calibrate(small, knowledge.data().batches("fit"), patches=False)
+            seen = calibrate(
+                small,
+                knowledge.data().batches("fit"),
+                patches=False,
+                expected=knowledge.fit_examples,
+            )
             profiles = profiles_of(small, seen)
             scored = []
             for name, width in state.widths.items():

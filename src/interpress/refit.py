@@ -29,7 +29,7 @@ from interpress.surgery import Cut, copied
 from interpress.verify import outputs
 
 _ROWS = 16384  # for few unknowns; fewer for more, but
-_LEAST_ROWS = 7168  # and one per unknown
+_LEAST_ROWS = 4096  # and one per unknown
 _WORK = 6_000_000  # rows times unknowns
 _ROWS_GROUPED = 2048
 _ENOUGH = 8  # rows per unknown, of which one example gives

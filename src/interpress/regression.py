@@ -15,11 +15,11 @@ from torch import Tensor
 
 from interpress.linalg.factor import gram
 
-RIDGES = (3e-4, 3e-3, 3e-2, 3e-1)
-ROUNDS = 2  # after the first
+RIDGES = (3e-1, 3e-2, 3e-3, 3e-4)  # tried in turn, as long as the next one is better
+ROUNDS = 2  # after the first; one of a large system
 RELAXATION = 1.7  # of these; below 2, so that the loss still falls
 _TINY = 1e-20  # below which a layer's inputs are constant, and only its shift can change
-_LARGE = 1024  # systems of more unknowns are solved in single precision
+_LARGE = 1024  # unknowns, from which a system is large, and is solved in single precision
 
 
 @dataclass
@@ -82,15 +82,16 @@ class Regression:
             change, shift = normal.solve(sides, ridge)
             tried = (z[:, judged] + self.X[:, judged] @ change).add_(shift)
             loss = self._loss(tried, judged)
-            if loss < after:
-                after, best = loss, (ridge, change, shift)
+            if loss >= after:
+                break
+            after, best = loss, (ridge, change, shift)
         if best is None:
             return Solution(None, W0.new_zeros(len(W0)), before, before)
         more = _moments(self.X[:, judged], self._weights(judged))
         normal = _Normal(self.X, self.weights, shifts, normal.moments + more)
         ridge, change, shift = best
         total, moved = change, shift
-        for _ in range(ROUNDS if self.relu else 1):
+        for _ in range(ROUNDS if self.relu and self.X.shape[-1] <= _LARGE else 1):
             z.baddbmm_(self.X, change).add_(shift)
             sides = normal.sides(self._residual(z, slice(None)))
             change, shift = normal.solve(sides, ridge, total)

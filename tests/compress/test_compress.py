@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,9 +15,12 @@ from torch import Tensor, nn
 
 import interpress
 from interpress import Analysis, ArgumentError, DataError, MemorizedWarning, agreement, compress
+from interpress.build import loss_of
 from interpress.calibrate import calibrate
-from interpress.data import BATCH
+from interpress.comparison import Tally
+from interpress.data import BATCH, Calibration
 from interpress.graph.graph import Example
+from interpress.judge import Judge
 from interpress.methods import METHODS
 from interpress.plan import interpolations
 
@@ -383,13 +387,57 @@ def test_dead_channels_that_are_kept_do_not_spoil_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batches", "patches", "rows"), [(1, False, 800), (4, False, 2800), (4, True, 3200)]
+    ("expected", "patches", "rows"),
+    [(200, False, 16), (500, False, 7), (9000, False, 4), (None, False, 16), (9000, True, 16)],
 )
-def test_wide_layers_are_looked_at_less_once_they_have_rows_enough(
-    batches: int, patches: bool, rows: int
+def test_no_more_rows_are_taken_than_channels_need_and_as_many_of_every_example(
+    expected: int | None, patches: bool, rows: int
 ) -> None:
     network = nn.Sequential(nn.Conv2d(3, 512, 1), nn.ReLU(), nn.Conv2d(512, 4, 1)).eval()
     images = torch.randn(50, 3, 8, 8)
     spaces = interpress.find_spaces(network, images[:2])
-    seen = calibrate(spaces, [Example.of(images)] * batches, patches=patches)
-    assert [factor.rows for factor in seen.factors.values()] == [rows]
+    seen = calibrate(spaces, [Example.of(images)] * 2, patches=patches, expected=expected)
+    assert [factor.rows for factor in seen.factors.values()] == [100 * rows]
+
+
+@pytest.mark.parametrize(
+    ("source", "examples"),
+    [(torch.randn(1000, 6), 800), (list(torch.randn(60, 6).split(20)), 48),
+     (iter(torch.randn(60, 6).split(20)), 48)],
+)  # fmt: skip
+def test_how_many_examples_there_are_is_told_without_reading_them(
+    source: object, examples: int
+) -> None:
+    data = Calibration(source, nn.Linear(6, 2))
+    data.check_stable()
+    assert data.expected() == examples
+
+
+def test_data_that_are_not_counted_are_not_guessed_at() -> None:
+    class Endless:
+        def __iter__(self) -> Iterator[torch.Tensor]:
+            return iter(torch.ones(60, 6).split(20))
+
+    data = Calibration(Endless(), nn.Linear(6, 2))
+    data.check_stable()
+    assert data.expected() is None
+
+
+def test_a_refit_is_not_undone_by_one_example_of_many() -> None:
+    """Two hundred examples: nearly all come closer, one goes astray."""
+    judge = Judge(0, "classification")
+    original = torch.tensor([[2.0, 0.0]]).repeat(200, 1)
+    plain, better = original + torch.tensor([0.0, 0.5]), original + torch.tensor([0.0, 0.1])
+    better[7] = torch.tensor([0.0, 9.0])
+    tallies = [Tally(judge), Tally(judge)]
+    for tally, other in zip(tallies, (plain, better), strict=True):
+        tally.add(original, other)
+    before, after = (tally.result() for tally in tallies)
+    assert before.divergence is not None
+    assert after.divergence is not None
+    assert after.divergence > before.divergence
+    assert loss_of(after) < loss_of(before)
+    better[:40] = torch.tensor([0.0, 9.0])
+    ruined = Tally(judge)
+    ruined.add(original, better)
+    assert loss_of(ruined.result()) > loss_of(before)

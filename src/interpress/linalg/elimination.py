@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 RIDGE = 1e-2  # of the mean diagonal: what a few thousand rows can tell, and no more
-_SHARE = 8  # one block in so many is dropped at a time,
-_GRAIN = 64  # or one in so many of all, if that is more,
+_SHARE = 16  # one block in so many is dropped at a time,
+_GRAIN = 128  # or one in so many of all, if that is more,
 _POOL = 3  # out of so many times more,
 _COUPLED = 0.5  # no two of which are coupled more than this
 
@@ -115,10 +115,11 @@ class _Part:
 
     def coupling(self, pool: Tensor) -> Tensor:
         """(pool, pool) how far two blocks make up for each other, from 0 to 1."""
-        own = self.blocks[pool]
-        index = own.reshape(-1)
-        A = self.A[index][:, index].reshape(*own.shape, *own.shape)
-        size = torch.linalg.vector_norm(A, dim=(1, 3))
+        count, each = self.blocks[pool].shape
+        index = self.blocks[pool].reshape(-1)
+        squares = self.A.index_select(0, index).index_select(1, index).square_()
+        down = squares.reshape(count, each, -1).sum(1)  # one dim at a time: rows are contiguous
+        size = down.reshape(count, count, each).sum(2).sqrt_()
         diagonal = size.diagonal().sqrt()
         return size / torch.outer(diagonal, diagonal).clamp(min=1e-30)
 
@@ -129,16 +130,17 @@ class _Part:
             corner = self.A.diagonal()[own[:, 0]]
             return self.W[own[:, 0]].square().sum(1) / corner * self.scale
         corners = self.A[own[:, :, None], own[:, None, :]]
-        W = self.W[own]  # (blocks, inputs, outputs)
-        solved = torch.cholesky_solve(W, torch.linalg.cholesky(corners))
-        return (solved * W).sum((1, 2)) * self.scale
+        W = self.W.index_select(0, own.reshape(-1)).reshape(*own.shape, -1)
+        solved = torch.cholesky_solve(W @ W.mT, torch.linalg.cholesky(corners))
+        return solved.diagonal(dim1=1, dim2=2).sum(1) * self.scale
 
     def drop(self, gone: Tensor, rest: Tensor) -> float:
         """Solve for the `rest` without these blocks; how much the error grows."""
         b = self.blocks[gone].reshape(-1)
-        lower = torch.linalg.cholesky(self.A[b][:, b])
-        side = torch.linalg.solve_triangular(lower, self.A[b], upper=False)  # (b, u)
-        solved = torch.linalg.solve_triangular(lower, self.W[b], upper=False)
+        rows = self.A.index_select(0, b)
+        lower = torch.linalg.cholesky(rows.index_select(1, b))
+        side = torch.linalg.solve_triangular(lower, rows, upper=False)  # (b, u)
+        solved = torch.linalg.solve_triangular(lower, self.W.index_select(0, b), upper=False)
         self.W.addmm_(side.T, solved, alpha=-1)
         self.A.addmm_(side.T, side, alpha=-1)
         self._dead += len(b)
@@ -155,5 +157,7 @@ class _Part:
         self._dead = 0
         place = torch.full((len(self.A),), -1, device=self.A.device)
         place[live] = torch.arange(int(live.sum()), device=self.A.device)
-        self.A, self.W = self.A[live][:, live], self.W[live]
+        left = torch.nonzero(live).reshape(-1)
+        self.A = self.A.index_select(0, left).index_select(1, left)
+        self.W = self.W.index_select(0, left)
         self.blocks = torch.where(self.blocks >= 0, place[self.blocks.clamp(min=0)], -1)

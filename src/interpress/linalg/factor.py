@@ -11,7 +11,8 @@ from torch import Tensor
 from interpress.errors import ArgumentError
 from interpress.linalg.precision import check_range, gram_floor, root_floor
 
-_PANELS = 4
+_PANELS = 4  # twice as many from
+_MANY = 2048  # columns
 _SAFE = 1e-4  # how far apart the pivots of a Gram matrix may be for it to be solved directly
 
 
@@ -113,7 +114,8 @@ def safe_cholesky(G: Tensor) -> Tensor | None:
 def add_gram(total: Tensor, rows: Tensor, *, fresh: bool = False) -> None:
     """``total += rows.T @ rows`` (``fresh``: ``total =``) in its upper block triangle.
 
-    By column panels, which is 5/8 of the work of the full product; :func:`mirror` fills the rest.
+    By column panels, which is 5/8 of the work of the full product or less; :func:`mirror` fills
+    the rest.
     """
     for start, stop in _panels(rows.shape[1]):
         # (width, rows) @ (rows, n - start) -> (width, n - start)
@@ -136,5 +138,6 @@ def gram(matrix: Tensor) -> Tensor:
 
 
 def _panels(n: int) -> list[tuple[int, int]]:
-    width = n if n < 64 * _PANELS else -(-n // _PANELS)
+    panels = 1 if n < 64 * _PANELS else _PANELS if n < _MANY else 2 * _PANELS
+    width = -(-n // panels)
     return [(start, min(start + width, n)) for start in range(0, n, width)]
