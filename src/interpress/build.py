@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from interpress.balance import drawn
+from interpress.batching import at_once, captured_examples
 from interpress.comparison import Agreement
 from interpress.errors import DataError
-from interpress.knowledge import Knowledge, captured_examples
+from interpress.knowledge import Knowledge
 from interpress.methods.registry import Method
 from interpress.plan import interpolations
 from interpress.progress import Bars
@@ -21,7 +22,6 @@ from interpress.verify import Proof, check
 
 _FOR_VALUES = 0.8  # of the memory; the rest is for rows, and for what a batch needs
 _AT_ONCE = 200  # examples in a batch
-_CACHED = 2**24  # bytes of an activation, up to which memory is used again rather than asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,14 +119,13 @@ def _refit(
     seed: int,
 ) -> Refit:
     spaces = knowledge.spaces
-    largest = max(1, spaces.cost.largest_activation() // captured_examples(spaces))
     of_both = max(1, 2 * spaces.cost.most_held() // captured_examples(spaces))
     held = max(16, int(_FOR_VALUES * memory * 2**30) // of_both)
     count = min(held, examples_needed(spaces.graph))
     chosen, counts = drawn(weights, count, seed)
     data = knowledge.data()
-    at_once = max(1, _CACHED // largest) if data.device.type == "cpu" else _AT_ONCE
-    examples = data.examples_at("fit", chosen, min(at_once, _AT_ONCE))
+    size = min(at_once(spaces, data.device) or _AT_ONCE, _AT_ONCE)
+    examples = data.examples_at("fit", chosen, size)
     operators = sum(node.op == "call_function" for node in spaces.graph.nodes)
     with places.job("refitting", operators) as advance:
         return refit(cut, plain, examples, counts=counts, seed=seed, done=advance)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -77,17 +78,21 @@ class Calibration:
                 f"{HOLD_EVERY} is held out"
             )
 
-    def gathered(self, part: Part) -> Iterator[Example]:
-        """The same in batches of about the usual size, however few of a batch are in the part."""
+    def gathered(self, part: Part, most: int | None = None) -> Iterator[Example]:
+        """The same in batches of about the usual size, however few of a batch are in the part.
+
+        They hold at most `most` examples.
+        """
         waiting: list[Example] = []
         for example in self.batches(part):
-            full = sum(map(batch_size, waiting)) >= BATCH
+            count = sum(map(batch_size, waiting))
+            full = count >= BATCH or count + batch_size(example) > (most or math.inf)
             if waiting and (full or not _alike(waiting[0], example)):
-                yield merged(waiting)
+                yield from pieces(merged(waiting), most)
                 waiting = []
             waiting.append(example)
         if waiting:
-            yield merged(waiting)
+            yield from pieces(merged(waiting), most)
 
     def size(self) -> int | None:
         """How many batches there are, if that is known without reading them."""
@@ -207,6 +212,21 @@ def take(example: Example, index: Tensor) -> Example:
         return tensor[index.to(tensor.device)]
 
     return example.map(chosen)
+
+
+def pieces(example: Example, most: int | None) -> list[Example]:
+    """A batch in as many of about the same size as it takes to have at most `most` in each."""
+    size = batch_size(example)
+    if most is None or size <= most:
+        return [example]
+    each = -(-size // -(-size // most))
+
+    def part(start: int) -> Example:
+        return example.map(
+            lambda t: t[start : start + each] if t.ndim and t.shape[0] == size else t
+        )
+
+    return [part(start) for start in range(0, size, each)]
 
 
 def merged(examples: list[Example]) -> Example:

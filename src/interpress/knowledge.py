@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from interpress import allocate
+from interpress.batching import at_once, captured_examples
 from interpress.calibrate import Statistics, dense_readers, shrinkable_taps
 from interpress.comparison import Agreement, Tally, output_of
 from interpress.data import Calibration, merged
@@ -138,7 +139,8 @@ class Knowledge:
         """Agreement of smaller networks with the original on held-out examples."""
         tallies = [Tally(self.judge) for _ in smaller]
         doubt = count = 0.0
-        for example in self.data().gathered("held"):
+        data = self.data()
+        for example in data.gathered("held", at_once(self.spaces, data.device)):
             reference = output_of(self.model, example, self.judge.place)
             for tally, network in zip(tallies, smaller, strict=True):
                 tally.add(reference, output_of(network, example, self.judge.place))
@@ -199,9 +201,3 @@ class Knowledge:
         per_example = max(1, self.spaces.cost().activation_bytes // captured_examples(self.spaces))
         count = max(2, min(wanted, _MEMORY_FOR_EFFECTS // per_example))
         return merged(list(self.data().batches("fit", limit=count)))
-
-
-def captured_examples(spaces: Spaces) -> int:
-    """How many examples the cost model counts."""
-    sizes = [tensor.shape[0] for tensor in spaces.graph.example.tensors() if tensor.ndim]
-    return max(1, sizes[0] // 2 if spaces.graph.doubled else sizes[0])

@@ -55,15 +55,17 @@ def _interpolation(factor: RFactor, columns: Tensor, tap: Tap) -> Tensor:
     """
     index = columns.to(factor.device)
     every = rows = torch.arange(len(index), device=factor.device)
-    lower = safe_cholesky(factor.G[index][:, index])
+    mine = factor.G.index_select(0, index)
+    lower = safe_cholesky(mine.index_select(1, index))
     if lower is None:
         rows = torch.nonzero(are_independent(factor, index)).reshape(-1)
-        lower = safe_cholesky(factor.G[index[rows]][:, index[rows]])
+        mine = mine.index_select(0, rows)
+        lower = safe_cholesky(mine.index_select(1, index[rows]))
     if lower is not None:
         others = _first(columns, tap)[len(columns) :].to(factor.device)
         T = factor.G.new_zeros(len(index), factor.n)
         T[every, index] = 1.0
-        T[rows[:, None], others] = torch.cholesky_solve(factor.G[index[rows]][:, others], lower)
+        T[rows[:, None], others] = torch.cholesky_solve(mine.index_select(1, others), lower)
     else:
         ordering = order_as_given(factor, _first(columns, tap).to(factor.device))
         T = ordering.at_rank(len(columns)).T

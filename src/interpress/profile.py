@@ -33,8 +33,12 @@ class Reading:
     per_unit: int
     outcome: float | None = None
     """Variance of what the reader's output becomes, per row, where that is known."""
-    patches: Reader | None = None
-    """The same reading with every input of the reader free, where it was measured."""
+    free: Callable[[], Reader | None] = field(default=lambda: None, repr=False)
+
+    @cached_property
+    def patches(self) -> Reader | None:
+        """The same reading with every input of the reader free, where it was measured."""
+        return self.free()
 
     @cached_property
     def H(self) -> Tensor:
@@ -262,9 +266,9 @@ def _reading(
         assert factor.root is not None
         part = RFactor(factor.rows, factor.floor, root=factor.root[:, own])
     outcome = seen.energies.get(name) or None
-    patches = _patches(spaces, spaces.taps[name], units, seen, parameters)
+    free = partial(_patches, spaces, spaces.taps[name], units, seen, parameters)
     here = own.cpu()
-    return Reading(name, part, lambda: weigh()[here][:, here], per_unit, outcome, patches)
+    return Reading(name, part, lambda: weigh()[here][:, here], per_unit, outcome, free)
 
 
 def _patches(

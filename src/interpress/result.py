@@ -16,12 +16,13 @@ from torch import nn
 from interpress import storage
 from interpress.allocate import Limits
 from interpress.archive import save_result
+from interpress.batching import captured_examples
 from interpress.budget import Budget
 from interpress.build import Built
 from interpress.comparison import Agreement
 from interpress.cost import Cost
 from interpress.graph.spaces import Spaces
-from interpress.knowledge import Knowledge, captured_examples
+from interpress.knowledge import Knowledge
 from interpress.linalg.ordering import Interpolation, Ordering
 from interpress.methods.registry import Method
 from interpress.plan import SpacePlan, tap_orderings

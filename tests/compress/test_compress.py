@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import interpress
 from interpress import Analysis, ArgumentError, DataError, MemorizedWarning, agreement, compress
+from interpress.batching import at_once
 from interpress.build import loss_of
 from interpress.calibrate import calibrate
 from interpress.comparison import Tally
@@ -441,3 +442,27 @@ def test_a_refit_is_not_undone_by_one_example_of_many() -> None:
     ruined = Tally(judge)
     ruined.add(original, better)
     assert loss_of(ruined.result()) > loss_of(before)
+
+
+@pytest.mark.parametrize("most", [None, 60, 16, 1])
+@pytest.mark.parametrize("batch", [1, 7, 100, 1000])
+def test_held_out_examples_come_in_order_and_no_more_than_asked_for_at_once(
+    batch: int, most: int | None
+) -> None:
+    everything = torch.arange(1000.0)[:, None].expand(-1, 6)
+    data = Calibration(list(everything.split(batch)), nn.Linear(6, 2))
+    found = [example.args[0] for example in data.gathered("held", most)]
+    wanted = torch.cat([example.args[0] for example in data.batches("held")])
+    assert torch.equal(torch.cat(found), wanted)
+    if most is not None:
+        assert max(map(len, found)) <= most
+
+
+def test_on_a_cpu_as_many_examples_run_at_once_as_memory_is_kept_for() -> None:
+    small = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 2, 1))
+    images = torch.randn(4, 3, 32, 32)
+    spaces = interpress.find_spaces(small, images)
+    assert at_once(spaces, torch.device("cpu")) == 2**24 // (8 * 32 * 32 * 4)
+    assert at_once(spaces, torch.device("cuda")) is None
+    large = interpress.find_spaces(small, torch.randn(2, 3, 256, 256))
+    assert at_once(large, torch.device("cpu")) == 16
