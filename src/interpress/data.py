@@ -48,7 +48,6 @@ class Calibration:
             HOLD_EVERY, (1009,), generator=torch.Generator().manual_seed(seed)
         ).tolist()
         self._looks: dict[int, tuple[Any, ...]] = {}
-        self._first_size: int | None = None
         self._picks[0] = 1  # two examples are enough to hold one out
         tensors = [*model.parameters(), *model.buffers()]
         self.device = tensors[0].device if tensors else torch.device("cpu")
@@ -103,11 +102,9 @@ class Calibration:
             return None
 
     def expected(self) -> int | None:
-        """About how many examples there are to fit to, if batches are counted; like the first."""
-        batches = self.size()
-        if batches is None or self._first_size is None:
-            return None
-        return max(1, batches * self._first_size * (HOLD_EVERY - 1) // HOLD_EVERY)
+        """How many examples there are to fit to, if that is known without reading them."""
+        count = _counted(self._source)
+        return None if count is None else max(1, count * (HOLD_EVERY - 1) // HOLD_EVERY)
 
     def raw(self) -> Iterator[Any]:
         """The batches as they were given."""
@@ -146,9 +143,7 @@ class Calibration:
             raw = next(self.raw(), None)
             if raw is None:
                 raise DataError(_EMPTY)
-            example = self.convert(raw)
-            self._first_size = batch_size(example)
-            self._check_same(0, example)
+            self._check_same(0, self.convert(raw))
 
     def _check_same(self, number: int, example: Example) -> None:
         """A batch must look as it did when it was read first."""
@@ -383,15 +378,16 @@ class _Split:
         self._is_example = isinstance(whole, Example)
         self._leaves, self._spec = pytree.tree_flatten(plain)
 
-    def _size(self) -> int:
+    def count(self) -> int:
+        """How many examples."""
         sizes = [leaf.shape[0] for leaf in self._leaves if isinstance(leaf, Tensor) and leaf.ndim]
         return sizes[0] if sizes else 0
 
     def __len__(self) -> int:
-        return -(-self._size() // BATCH)
+        return -(-self.count() // BATCH)
 
     def __iter__(self) -> Iterator[Any]:
-        size = self._size()
+        size = self.count()
         for start in range(0, size, BATCH):
             pieces = [
                 leaf[start : start + BATCH]
@@ -401,6 +397,25 @@ class _Split:
             ]
             batch = pytree.tree_unflatten(pieces, self._spec)
             yield Example(*batch) if self._is_example else batch
+
+
+def _counted(source: Any) -> int | None:
+    """How many examples a source has, as far as it can be seen from outside."""
+    if isinstance(source, _Split):
+        return source.count()
+    if isinstance(source, DataLoader):
+        length = getattr(source.sampler, "__len__", None)
+        return None if length is None else int(length())
+    if not isinstance(source, list):
+        return None
+    total = 0
+    for raw in source:
+        leaves = pytree.tree_leaves(_plain(raw)) if not isinstance(raw, Example) else raw.tensors()
+        sizes = [leaf.shape[0] for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim]
+        if not sizes:
+            return None
+        total += sizes[0]
+    return total
 
 
 def _plain(batch: Any) -> Any:

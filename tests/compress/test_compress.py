@@ -12,6 +12,7 @@ import pytest
 import torch
 from tests.compress.conftest import DigitNet, Trained
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import interpress
 from interpress import Analysis, ArgumentError, DataError, MemorizedWarning, agreement, compress
@@ -401,27 +402,33 @@ def test_no_more_rows_are_taken_than_channels_need_and_as_many_of_every_example(
     assert [factor.rows for factor in seen.factors.values()] == [100 * rows]
 
 
+def uncounted() -> Iterator[torch.Tensor]:
+    yield from torch.ones(60, 6).split(20)
+
+
+class Endless:
+    """Batches that nobody has counted."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return uncounted()
+
+
 @pytest.mark.parametrize(
     ("source", "examples"),
-    [(torch.randn(1000, 6), 800), (list(torch.randn(60, 6).split(20)), 48),
-     (iter(torch.randn(60, 6).split(20)), 48)],
-)  # fmt: skip
-def test_how_many_examples_there_are_is_told_without_reading_them(
-    source: object, examples: int
+    [
+        (torch.randn(1000, 6), 800),
+        ((torch.randn(1000, 6), torch.zeros(1000)), 800),
+        ([torch.randn(50, 6), torch.randn(5, 6), torch.randn(5, 6)], 48),  # not like the first
+        ([{"input": torch.randn(20, 6)}] * 3, 48),
+        (uncounted(), 48),  # can be read only once, and is kept
+        (DataLoader(TensorDataset(torch.randn(60, 6)), batch_size=7), 48),
+        (Endless(), None),
+    ],
+)
+def test_how_many_examples_there_are_is_seen_without_reading_them_or_not_guessed(
+    source: object, examples: int | None
 ) -> None:
-    data = Calibration(source, nn.Linear(6, 2))
-    data.check_stable()
-    assert data.expected() == examples
-
-
-def test_data_that_are_not_counted_are_not_guessed_at() -> None:
-    class Endless:
-        def __iter__(self) -> Iterator[torch.Tensor]:
-            return iter(torch.ones(60, 6).split(20))
-
-    data = Calibration(Endless(), nn.Linear(6, 2))
-    data.check_stable()
-    assert data.expected() is None
+    assert Calibration(source, nn.Linear(6, 2)).expected() == examples
 
 
 def test_a_refit_is_not_undone_by_one_example_of_many() -> None:

@@ -11,8 +11,8 @@ from torch import Tensor
 from interpress.errors import ArgumentError
 from interpress.linalg.precision import check_range, gram_floor, root_floor
 
-_PANELS = 4  # twice as many from
-_MANY = 2048  # columns
+_PANELS = 4
+_MANY = 2048  # columns, from which there are twice as many panels
 _SAFE = 1e-4  # how far apart the pivots of a Gram matrix may be for it to be solved directly
 
 
