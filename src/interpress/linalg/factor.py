@@ -44,7 +44,7 @@ class RFactor:
                 "square and accumulated in float64"
             )
         check_range(gram.detach())
-        return cls(rows, gram_floor(len(gram), additions), gram=gram.detach())
+        return cls(rows, gram_floor(len(gram), additions, rows), gram=gram.detach())
 
     @classmethod
     def from_root(cls, root: Tensor, rows: int, *, additions: int = 1) -> RFactor:

@@ -13,6 +13,8 @@ EPS32 = torch.finfo(torch.float32).eps
 # Squares must stay finite and normal in float64, with room for sums over many rows.
 LARGEST, SMALLEST = 1e140, 1e-140
 
+CHAIN = 512  # rows (or one per column) of one product in double precision, on a CPU
+
 # NVIDIA chips whose float64 units run at half the float32 rate (P100, V100, A100, H100/H200, B200).
 # Every other one runs float64 at 1/32 or 1/64 of it, or slower.
 _FAST_FLOAT64 = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
@@ -41,13 +43,15 @@ def has_fast_float64(device: torch.device) -> bool:
     return (properties.major, properties.minor) in _FAST_FLOAT64
 
 
-def gram_floor(n: int, additions: int = 1) -> float:
+def gram_floor(n: int, additions: int = 1, rows: int = 1) -> float:
     """Smallest |r_kk / r_11| a float64 Gram matrix of n columns still resolves.
 
-    The Gram matrix holds r_kk**2, with rounding of a few sqrt(n) * eps: the square root of that
-    is about 1e-7 at n = 128, which is the rounding already present in float32 activations.
+    The Gram matrix holds r_kk**2, with rounding of a few sqrt(n) * eps, and on some processors of
+    up to eps / 6 for every row of one product, which they add up one after the other. The square
+    root of that is about 2e-7, little more than the rounding present in float32 activations.
     """
-    return math.sqrt((4.0 * math.sqrt(n) + math.sqrt(additions)) * EPS64)
+    in_a_row = min(rows, max(n, CHAIN)) / 6.0
+    return math.sqrt((4.0 * math.sqrt(n) + math.sqrt(additions) + in_a_row) * EPS64)
 
 
 def root_floor(n: int, additions: int = 1) -> float:

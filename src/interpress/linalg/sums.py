@@ -16,12 +16,12 @@ from torch import Tensor
 from typing_extensions import Self
 
 from interpress.linalg.factor import RFactor, add_gram, mirror, triangle
-from interpress.linalg.precision import EPS32, LARGEST, SMALLEST, largest_magnitude
+from interpress.linalg.precision import CHAIN, EPS32, LARGEST, SMALLEST, largest_magnitude
 
 _CHUNK = 2**19  # numbers handled at a time on a CPU: 4 MB of float64
 _PIECES = 64  # small batches that wait before they are put together
 _FEW = 128  # rows for which a matrix product of their own is too little
-_LEAF = 1024  # rows of one float32 QR; its rounding grows with them
+_LEAF = 256  # rows of one float32 QR; its rounding grows with them
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,13 +123,19 @@ class GramSum(RowSum):
     kind = "float64 gram"
     route = "gram"
 
+    @property
+    def rows_at_once(self) -> int:
+        """So few on a CPU that rounding, which there can grow with them, stays small."""
+        n = self.total.shape[1]
+        return max(n, CHAIN) if self.home.type == "cpu" else super().rows_at_once
+
     def _fold(self, pieces: tuple[Tensor, ...]) -> Tensor:
-        total = self.total.clone()
         large = [rows for rows in pieces if len(rows) >= _FEW]
         small = [rows for rows in pieces if len(rows) < _FEW]
+        part = torch.zeros_like(self.total)
         for rows in [*large, torch.cat(small)] if small else large:
-            add_gram(total, rows)
-        return total
+            add_gram(part, rows)
+        return part.add_(self.total)
 
     def _join(self, total: Tensor) -> Tensor:
         return self.total + total
