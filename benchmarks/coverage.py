@@ -60,9 +60,10 @@ def build(name: str, source: str) -> tuple[nn.Module, Tensor]:
 def ours(name: str, source: str, device: str) -> Row:
     """Analysis time, what can shrink, and whether half of it, removed, is proved right."""
     from interpress import find_spaces
-    from interpress.surgery import Cut, carve
-    from interpress.trial import last_of_every_cell, perturbed, random_T
-    from interpress.verify import prove
+    from interpress.dryrun.inputs import last_of_every_cell, perturbed, random_interpolations
+    from interpress.surgery.cut import Cut
+    from interpress.surgery.projection_identity import prove
+    from interpress.surgery.weights import shrunk_copy
 
     model, x = build(name, source)
     model, x = perturbed(model).to(device), x.to(device)  # some start with a head of zeros
@@ -73,8 +74,8 @@ def ours(name: str, source: str, device: str) -> Row:
         space.name: last_of_every_cell(space, max(1, space.size // space.step // 2))
         for space in spaces.shrinkable
     }
-    cut = Cut(spaces, kept, random_T(Cut(spaces, kept)))
-    proof = prove(spaces, cut, carve(cut))
+    cut = Cut(spaces, kept, random_interpolations(Cut(spaces, kept)))
+    proof = prove(spaces, cut, shrunk_copy(cut))
     small = spaces.cost({key: len(index) for key, index in kept.items()})
     whole = spaces.cost()
     return {

@@ -32,6 +32,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from interpress.method import METHODS
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import track
@@ -43,9 +44,8 @@ from benchmarks.data.cifar import Images, load_cifar
 from benchmarks.experiment import RESULTS, machine
 from benchmarks.networks import NETWORKS, load_network
 from benchmarks.subjects import STREAMS
-from interpress.graph.graph import Example
-from interpress.latency import latency_ratio
-from interpress.methods import METHODS
+from interpress.evaluation.latency import latency_ratio
+from interpress.graph.example import Example
 
 Row = dict[str, Any]
 PARTS: dict[str, dict[str, Any]] = {

@@ -13,8 +13,8 @@ import torch
 import interpress
 from interpress import demo
 from interpress.linalg import FactorStream
-from interpress.linalg.orderings import order_by_pivoting
-from interpress.verify import measure
+from interpress.linalg.pivoting import order_by_pivoting
+from interpress.surgery.projection_identity import measure
 
 
 def draw_all(folder: Path) -> None:
@@ -30,7 +30,7 @@ def draw_all(folder: Path) -> None:
     _tradeoff(folder / "tradeoff.svg", model, digits)
 
 
-def _matrix(path: Path, ordering: interpress.linalg.ordering.Ordering) -> None:
+def _matrix(path: Path, ordering: interpress.linalg.ordering.ColumnOrdering) -> None:
     found = ordering.at_rank(24)
     columns = torch.cat([found.kept, ordering.order[24:]])
     figure, axes = plt.subplots(figsize=(7, 3))
@@ -40,7 +40,7 @@ def _matrix(path: Path, ordering: interpress.linalg.ordering.Ordering) -> None:
     _save(figure, path)
 
 
-def _errors(path: Path, ordering: interpress.linalg.ordering.Ordering) -> None:
+def _errors(path: Path, ordering: interpress.linalg.ordering.ColumnOrdering) -> None:
     whole = ordering.spectral_norm
     ranks = range(1, ordering.n)
     ours = [ordering.at_rank(k).spectral_error / whole for k in ranks]

@@ -17,10 +17,12 @@ from interpress import (
     find_spaces,
     interpolative_decomposition,
 )
-from interpress.graph.spaces import Spaces
-from interpress.surgery import Cut, shrink
-from interpress.trial import random_T
-from interpress.verify import measure, prove
+from interpress.dryrun.inputs import random_interpolations
+from interpress.graph.executor import Executor
+from interpress.spaces.spaces import Spaces
+from interpress.surgery.cut import Cut
+from interpress.surgery.projection_identity import measure, prove
+from interpress.surgery.shrink import shrink
 
 
 def every_way(model: nn.Module, x: Tensor) -> Spaces:
@@ -32,7 +34,7 @@ def every_way(model: nn.Module, x: Tensor) -> Spaces:
     names = [space.name for space in spaces.shrinkable]
     for chosen in [names, *([name] for name in names)]:
         kept = {name: halved(spaces[name], seed=4) for name in chosen}
-        T = random_T(Cut(spaces, kept))
+        T = random_interpolations(Cut(spaces, kept))
         assert prove(spaces, Cut(spaces, kept, T), shrink(spaces, kept, T)), chosen
         widths = {name: len(index) for name, index in kept.items()}
         assert spaces.cost(widths).flops == counted_flops(shrink(spaces, kept), x)
@@ -76,7 +78,7 @@ class Attend(nn.Module):
         self.number = heads if by == "heads" else dims
         self.by = by
         width = heads * dims
-        self.layers = nn.ModuleList(nn.Linear(8, width) for _ in range(6))
+        self.labellings = nn.ModuleList(nn.Linear(8, width) for _ in range(6))
         self.o, self.p = nn.Linear(width, 8), nn.Linear(width, 8)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -85,7 +87,7 @@ class Attend(nn.Module):
             return t.unflatten(-1, sizes).transpose(1, 2)
 
         for at, out in ((0, self.o), (3, self.p)):
-            q, k, v = (split(layer(x)) for layer in self.layers[at : at + 3])
+            q, k, v = (split(labelling(x)) for labelling in self.labellings[at : at + 3])
             x = x + out(
                 F.scaled_dot_product_attention(q, k, v, scale=0.5).transpose(1, 2).flatten(2)
             )
@@ -164,7 +166,7 @@ def test_heads_merged_with_the_batch(batch: int) -> None:
     rows = {name: len(Z) for name, Z in measure(spaces, torch.randn(7, 5, 12).double()).items()}
     assert set(rows.values()) == {35}
     kept = {name: halved(spaces[name], seed=1) for name in ("k", "v", "k:heads")}
-    T = random_T(Cut(spaces, kept))
+    T = random_interpolations(Cut(spaces, kept))
     cut = Cut(spaces, kept, T)
     assert prove(spaces, cut, shrink(spaces, kept, T), torch.randn(6, 5, 12).double())
 
@@ -182,10 +184,10 @@ def test_other_shapes_than_captured_are_refused() -> None:
     with pytest.raises(
         DataError, match=r"has shape \(6, 4\), but the model was captured for \(3, 4"
     ):
-        spaces.graph.run(torch.randn(6, 4))
+        Executor(spaces.program).run(torch.randn(6, 4))
     pooled = nn.Sequential(nn.Conv1d(2, 4, 1), nn.Flatten(), nn.Linear(20, 3))
     with pytest.raises(DataError, match=r"captured for \(any, 2, 5\)"):
-        find_spaces(pooled, torch.randn(3, 2, 5)).graph.run(torch.randn(3, 2, 6))
+        Executor(find_spaces(pooled, torch.randn(3, 2, 5)).program).run(torch.randn(3, 2, 6))
 
 
 def test_freezing_reaches_shared_weights() -> None:
@@ -200,10 +202,10 @@ def test_freezing_reaches_shared_weights() -> None:
             return self.o(self.a(x).relu() + self.b(-x).relu())
 
     for pattern in ("b", "b.weight", "alias", "a", "o"):
-        spaces = find_spaces(Shared(), torch.randn(3, 6), freeze=[pattern])
+        spaces = find_spaces(Shared(), torch.randn(3, 6), exclude=[pattern])
         assert f"pattern {pattern!r}" in str(spaces["a"].frozen)
     with pytest.raises(ArgumentError, match="'' matches no module"):
-        find_spaces(Shared(), torch.randn(3, 6), freeze=[""])
+        find_spaces(Shared(), torch.randn(3, 6), exclude=[""])
 
 
 def test_buffers_that_a_forward_writes_come_back() -> None:
@@ -447,7 +449,7 @@ def test_devices_may_be_mixed() -> None:
     spaces = find_spaces(Split(), torch.randn(3, 4))
     assert shrinkable(spaces) == {"a", "b"}
     kept = {name: halved(spaces[name], seed=1) for name in ("a", "b")}
-    small = shrink(spaces, kept, random_T(Cut(spaces, kept)))
+    small = shrink(spaces, kept, random_interpolations(Cut(spaces, kept)))
     assert small.b.weight.is_cuda
     assert not small.a.weight.is_cuda
 

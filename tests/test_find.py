@@ -9,9 +9,10 @@ from tests.zoo.checks import halved
 from torch import nn
 
 from interpress import ArgumentError, find_spaces
-from interpress.surgery import Cut, shrink
-from interpress.trial import random_T
-from interpress.verify import prove
+from interpress.dryrun.inputs import random_interpolations
+from interpress.surgery.cut import Cut
+from interpress.surgery.projection_identity import prove
+from interpress.surgery.shrink import shrink
 
 
 def network() -> nn.Module:
@@ -25,11 +26,11 @@ IMAGES = torch.randn(3, 3, 16, 16)
 @pytest.mark.parametrize("pattern", ["layers.1", "layers.1.body.*", "*.project", "head", "stem.0"])
 def test_a_frozen_module_does_not_change(pattern: str) -> None:
     model = network()
-    spaces = find_spaces(model, IMAGES, freeze=[pattern])
+    spaces = find_spaces(model, IMAGES, exclude=[pattern])
     assert any(f"frozen by the pattern {pattern!r}" in str(s.frozen) for s in spaces.frozen)
     assert spaces.shrinkable
     kept = {s.name: halved(s, seed=1) for s in spaces.shrinkable}
-    T = random_T(Cut(spaces, kept))
+    T = random_interpolations(Cut(spaces, kept))
     small = shrink(spaces, kept, T)
     assert prove(spaces, Cut(spaces, kept, T), small)
     held = [
@@ -42,12 +43,12 @@ def test_a_frozen_module_does_not_change(pattern: str) -> None:
 
 
 def test_one_pattern_may_be_a_plain_string() -> None:
-    assert "head" in str(find_spaces(network(), IMAGES, freeze="head")["layers.2.body.2.0"].frozen)
+    assert "head" in str(find_spaces(network(), IMAGES, exclude="head")["layers.2.body.2.0"].frozen)
 
 
 def test_a_pattern_without_a_module_is_an_error() -> None:
     with pytest.raises(ArgumentError, match=r"'layer1.\*' matches no module; module names look"):
-        find_spaces(network(), IMAGES, freeze=["layer1.*"])
+        find_spaces(network(), IMAGES, exclude=["layer1.*"])
 
 
 def test_every_role_is_named() -> None:

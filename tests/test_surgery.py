@@ -10,10 +10,12 @@ from tests.zoo.checks import halved
 from torch import nn
 
 from interpress import ArgumentError, SurgeryError, find_spaces
-from interpress.graph.spaces import Spaces
-from interpress.surgery import Cut, carve, shrink
-from interpress.trial import random_T
-from interpress.verify import check, measure, prove
+from interpress.dryrun.inputs import random_interpolations
+from interpress.spaces.spaces import Spaces
+from interpress.surgery.cut import Cut
+from interpress.surgery.projection_identity import check, measure, prove
+from interpress.surgery.shrink import shrink
+from interpress.surgery.weights import shrunk_copy
 
 
 def spaces_of_mlp() -> Spaces:
@@ -26,7 +28,7 @@ def test_selection_and_absorption_by_hand() -> None:
     spaces = spaces_of_mlp()
     kept, T = torch.tensor([1, 4, 6]), torch.randn(3, 8, dtype=torch.float64)
     small = shrink(spaces, {"0": kept}, {"2.weight reads linear_1": T})
-    model = spaces.graph.model
+    model = spaces.program.model
     assert torch.equal(small[0].weight, model[0].weight[kept])
     assert torch.equal(small[0].bias, model[0].bias[kept])
     torch.testing.assert_close(small[2].weight, model[2].weight @ T.T)
@@ -37,15 +39,15 @@ def test_without_T_channels_are_only_dropped() -> None:
     spaces = spaces_of_mlp()
     kept = torch.tensor([1, 4, 6])
     small = shrink(spaces, {"0": kept})
-    assert torch.equal(small[2].weight, spaces.graph.model[2].weight[:, kept])
+    assert torch.equal(small[2].weight, spaces.program.model[2].weight[:, kept])
     assert prove(spaces, Cut(spaces, {"0": kept}), small)
 
 
 def test_taps_are_what_the_consumer_reads() -> None:
     spaces = spaces_of_mlp()
     Z = measure(spaces)["2.weight reads linear_1"]
-    model = spaces.graph.model
-    assert torch.equal(Z, model[1](model[0](spaces.graph.example.args[0])))
+    model = spaces.program.model
+    assert torch.equal(Z, model[1](model[0](spaces.program.example.args[0])))
 
 
 @pytest.mark.parametrize(
@@ -88,8 +90,8 @@ def test_groups_are_not_mixed_and_keep_equally_many() -> None:
 def test_a_tampered_network_is_not_proved() -> None:
     spaces = spaces_of_mlp()
     kept = {"0": torch.tensor([1, 4, 6])}
-    cut = Cut(spaces, kept, random_T(Cut(spaces, kept)))
-    small = carve(cut)
+    cut = Cut(spaces, kept, random_interpolations(Cut(spaces, kept)))
+    small = shrunk_copy(cut)
     assert check(spaces, cut, small).difference < 1e-12
     with torch.no_grad():
         small[2].bias.add_(1e-6)
@@ -121,7 +123,7 @@ def some_small(kind: str) -> tuple[nn.Module, torch.Tensor]:
     }[kind]()
     spaces = find_spaces(model, x)
     kept = {s.name: halved(s, seed=0) for s in spaces.shrinkable}
-    return shrink(spaces, kept, random_T(Cut(spaces, kept))).eval(), x
+    return shrink(spaces, kept, random_interpolations(Cut(spaces, kept))).eval(), x
 
 
 KINDS = ["vgg", "mobilenet", "vit"]

@@ -19,10 +19,12 @@ from tests.zoo.members import ZOO
 from torch import Tensor, nn
 
 from interpress import find_spaces
-from interpress.graph.spaces import Spaces
-from interpress.surgery import Cut, shrink
-from interpress.trial import random_T
-from interpress.verify import outputs, prove
+from interpress.dryrun.inputs import random_interpolations
+from interpress.graph.model_state import output_tensors
+from interpress.spaces.spaces import Spaces
+from interpress.surgery.cut import Cut
+from interpress.surgery.projection_identity import prove
+from interpress.surgery.shrink import shrink
 
 IMAGE = torch.randn(2, 3, 32, 32)
 
@@ -31,7 +33,7 @@ def halve(model: nn.Module, x: Tensor) -> tuple[Spaces, dict[str, Tensor], nn.Mo
     """The model with half of every shrinkable space, proved."""
     spaces = find_spaces(model, x)
     kept = {space.name: halved(space, seed=i) for i, space in enumerate(spaces.shrinkable)}
-    T = random_T(Cut(spaces, kept))
+    T = random_interpolations(Cut(spaces, kept))
     small = shrink(spaces, kept, T)
     assert prove(spaces, Cut(spaces, kept, T), small)
     assert all(space.frozen for space in spaces if space not in spaces.shrinkable)
@@ -60,7 +62,7 @@ def test_forward_fails_after_pruning_a_vit_with_fused_qkv() -> None:
     spaces, kept, small = halve(attention.ViT(32), IMAGE)
     assert small(IMAGE).shape == (2, 10)
     assert (
-        small.blocks[0].attn.qkv.out_features < spaces.graph.model.blocks[0].attn.qkv.out_features
+        small.blocks[0].attn.qkv.out_features < spaces.program.model.blocks[0].attn.qkv.out_features
     )
     assert {"blocks.0.attn.qkv", "blocks.0.attn.qkv:heads", "blocks.0.mlp.0"} <= kept.keys()
 
@@ -95,7 +97,7 @@ def test_save_and_load_under_weights_only() -> None:
     rebuilt = shrink(spaces, kept)  # the same widths, from the original
     rebuilt.load_state_dict(torch.load(buffer, weights_only=True))
     assert torch.equal(
-        outputs(rebuilt, spaces.graph.example)[0], outputs(small, spaces.graph.example)[0]
+        output_tensors(rebuilt, spaces.program.example)[0], output_tensors(small, spaces.program.example)[0]
     )
 
 

@@ -5,52 +5,57 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from interpress._version import __version__
 
 if TYPE_CHECKING:
     from interpress.analysis import Analysis as Analysis
     from interpress.api import analyze as analyze
     from interpress.api import compress as compress
-    from interpress.archive import load as load
-    from interpress.comparison import Agreement as Agreement
-    from interpress.comparison import agreement as agreement
+    from interpress.dryrun.find import find_spaces as find_spaces
     from interpress.errors import ArgumentError as ArgumentError
     from interpress.errors import CaptureError as CaptureError
     from interpress.errors import DataError as DataError
     from interpress.errors import InterpressError as InterpressError
     from interpress.errors import StorageError as StorageError
     from interpress.errors import SurgeryError as SurgeryError
-    from interpress.find import find_spaces as find_spaces
-    from interpress.graph.spaces import ChannelSpace as ChannelSpace
-    from interpress.graph.spaces import Spaces as Spaces
-    from interpress.knowledge import MemorizedWarning as MemorizedWarning
+    from interpress.evaluation.agreement import agreement as agreement
+    from interpress.evaluation.memorized import MemorizedWarning as MemorizedWarning
+    from interpress.evaluation.tally import Agreement as Agreement
     from interpress.linalg import Interpolation as Interpolation
     from interpress.linalg import interpolative_decomposition as interpolative_decomposition
+    from interpress.method import METHODS as METHODS
+    from interpress.method import Method as Method
     from interpress.result import Result as Result
-    from interpress.surgery import shrink as shrink
+    from interpress.spaces.channel_space import ChannelSpace as ChannelSpace
+    from interpress.spaces.spaces import Spaces as Spaces
+    from interpress.storage.result_folder import load as load
+    from interpress.surgery.shrink import shrink as shrink
 
-# Where public names live; loaded when first used, so that importing interpress costs no time.
+# The module of every public name. They are imported on first use, so that `import interpress`
+# does not import torch.
 _HOMES = {
-    "Agreement": "comparison",
+    "METHODS": "method",
+    "Agreement": "evaluation.tally",
     "Analysis": "analysis",
     "ArgumentError": "errors",
     "CaptureError": "errors",
-    "ChannelSpace": "graph.spaces",
+    "ChannelSpace": "spaces.channel_space",
     "DataError": "errors",
     "Interpolation": "linalg",
     "InterpressError": "errors",
-    "MemorizedWarning": "knowledge",
+    "MemorizedWarning": "evaluation.memorized",
+    "Method": "method",
     "Result": "result",
-    "Spaces": "graph.spaces",
+    "Spaces": "spaces.spaces",
     "StorageError": "errors",
     "SurgeryError": "errors",
-    "agreement": "comparison",
+    "agreement": "evaluation.agreement",
     "analyze": "api",
     "compress": "api",
-    "find_spaces": "find",
+    "find_spaces": "dryrun.find",
     "interpolative_decomposition": "linalg",
-    "load": "archive",
-    "shrink": "surgery",
+    "load": "storage.result_folder",
+    "shrink": "surgery.shrink",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]

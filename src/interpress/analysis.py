@@ -9,22 +9,23 @@ from typing import Any
 
 from torch import nn
 
-from interpress import allocate
-from interpress.allocate import Limits, Problem, Widths
-from interpress.budget import Budget
-from interpress.build import Built, build
-from interpress.certify import certified_widths
+from interpress.allocation import problem as allocate
+from interpress.allocation.curve import Point, path_of, trade_off
+from interpress.allocation.problem import Problem, WidthLimits, Widths
+from interpress.budgets.budget import Budget
+from interpress.budgets.rules.error import certified_widths
+from interpress.checks import is_number, is_whole
 from interpress.errors import ArgumentError
-from interpress.graph.capture import untouched
-from interpress.knowledge import Knowledge
-from interpress.latency import latency_ratio
-from interpress.linalg.ordering import is_number, is_whole
-from interpress.memory import load_analysis, save_analysis
-from interpress.methods.registry import METHODS, Method, method_of
+from interpress.evaluation.latency import latency_ratio
+from interpress.graph.model_state import untouched
+from interpress.method import METHODS, Method, method_of
+from interpress.network.build import build
+from interpress.network.network import Network
+from interpress.pipeline.literal import recomputed
+from interpress.pipeline.study import Study
 from interpress.progress import Bars, bars
-from interpress.recompute import recomputed
 from interpress.result import Result
-from interpress.tradeoff import Point, path_of, trade_off
+from interpress.storage.analysis_file import load_analysis, save_analysis
 
 _PROBES = 7  # of an agreement or latency search
 
@@ -32,7 +33,7 @@ _PROBES = 7  # of an agreement or latency search
 class Analysis:
     """What one pass over the calibration data tells about a model; see `interpress.analyze`."""
 
-    def __init__(self, knowledge: Knowledge, *, seed: int = 0, memory: float = 1.0) -> None:
+    def __init__(self, knowledge: Study, *, seed: int = 0, memory: float = 1.0) -> None:
         self._knowledge = knowledge
         self.seed, self.memory = seed, memory
 
@@ -120,12 +121,12 @@ class Analysis:
         return cls(knowledge, seed=seed, memory=memory)
 
 
-def checked_limits(round_to: int, min_width: int) -> Limits:
+def checked_limits(round_to: int, min_width: int) -> WidthLimits:
     """Which widths are allowed, or what is wrong with that."""
     for name, value in (("round_to", round_to), ("min_width", min_width)):
         if not is_whole(value) or value < 1:
             raise ArgumentError(f"{name}={value!r}; give a whole number of at least 1")
-    return Limits(int(round_to), int(min_width))
+    return WidthLimits(int(round_to), int(min_width))
 
 
 def checked_method(
@@ -167,10 +168,10 @@ def check_memory(memory: float) -> None:
 class _Job:
     """One budget, one method."""
 
-    knowledge: Knowledge
+    knowledge: Study
     budget: Budget
     method: Method
-    limits: Limits
+    limits: WidthLimits
     step: float
     seed: int
     memory: float
@@ -204,7 +205,7 @@ class _Job:
         resource = "params" if self.budget.kind == "params" else "flops"
         return self.knowledge.problem(self.method, resource, self.limits, places)
 
-    def _build(self, widths: Widths, places: Bars) -> Built:
+    def _build(self, widths: Widths, places: Bars) -> Network:
         return build(
             self.knowledge, widths, self.method, places, memory=self.memory, seed=self.seed
         )
@@ -212,7 +213,7 @@ class _Job:
     def _result(self, widths: Widths, places: Bars) -> Result:
         return self._wrapped(self._build(widths, places), widths)
 
-    def _wrapped(self, built: Built, widths: Widths, latency: float | None = None) -> Result:
+    def _wrapped(self, built: Network, widths: Widths, latency: float | None = None) -> Result:
         return Result(
             self.budget, self.method, self.knowledge, widths, built, self.seed, self.limits, latency
         )

@@ -7,24 +7,19 @@ from typing import Any
 
 from torch import nn
 
-from interpress.analysis import (
-    Analysis,
-    check_memory,
-    checked_limits,
-    checked_method,
-    checked_step,
-)
-from interpress.budget import Budget
-from interpress.calibrate import calibrate
-from interpress.data import Calibration, Forward
+from interpress.analysis import Analysis, check_memory, checked_limits, checked_method, checked_step
+from interpress.budgets.budget import Budget
+from interpress.calibration.calibrate import calibrate
+from interpress.data.calibration_set import CalibrationSet
+from interpress.data.sources import Forward
+from interpress.dryrun.find import find_spaces
 from interpress.errors import ArgumentError
-from interpress.find import find_spaces
-from interpress.graph.capture import untouched, unwrap
-from interpress.graph.spaces import Spaces
-from interpress.judge import Kind, judge_of
-from interpress.knowledge import Knowledge
+from interpress.evaluation.output_meaning import Kind, find_meaning
+from interpress.graph.model_state import untouched, unwrap
+from interpress.pipeline.study import Study
 from interpress.progress import bars
 from interpress.result import Result
+from interpress.spaces.spaces import Spaces
 
 
 def analyze(
@@ -63,12 +58,12 @@ def _analyzed(
     seed: int,
     progress: bool | None,
 ) -> Analysis:
-    data = Calibration(calibration, network, forward=forward, seed=seed)
+    data = CalibrationSet(calibration, network, forward=forward, seed=seed)
     data.check_stable()
     example = data.first()
-    spaces = find_spaces(network, example, freeze=exclude, progress=progress)
+    spaces = find_spaces(network, example, exclude=exclude, progress=progress)
     _check_shrinkable(spaces)
-    judge = judge_of(network, example, kind)
+    judge = find_meaning(network, example, kind)
     with bars(progress) as places, places.job("calibrating", data.size()) as advance:
         seen = calibrate(
             spaces,
@@ -80,7 +75,7 @@ def _analyzed(
             done=lambda examples: advance(1),
         )
     seen.data = data.fingerprint()
-    knowledge = Knowledge(spaces, seen, data, judge, seed)
+    knowledge = Study(spaces, seen, data, judge, seed)
     return Analysis(knowledge, seed=seed, memory=memory)
 
 

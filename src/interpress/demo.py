@@ -17,13 +17,13 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from interpress.api import analyze
-from interpress.archive import PAGE
-from interpress.comparison import agreement
-from interpress.graph.graph import Example
-from interpress.latency import latency_ratio
-from interpress.methods.registry import order_of
+from interpress.evaluation.agreement import agreement
+from interpress.evaluation.latency import latency_ratio
+from interpress.graph.example import Example
 from interpress.result import Result
-from interpress.surgery import shrink
+from interpress.selection.orders import order_channels
+from interpress.storage.result_folder import PAGE
+from interpress.surgery.shrink import shrink
 
 ASSETS = Path(__file__).parent / "assets"
 _CALIBRATING = 300
@@ -72,7 +72,7 @@ def load_digits() -> Digits:
 def by_magnitude(result: Result) -> nn.Module:
     """As narrow as the result, but with the channels of the largest weights, and no correction."""
     profiles = result.known.profiles
-    kept = {n: order_of(profiles[n], "l1").kept(width) for n, width in result.widths.items()}
+    kept = {n: order_channels(profiles[n], "l1").kept(width) for n, width in result.widths.items()}
     return shrink(result.spaces, kept)
 
 

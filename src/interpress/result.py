@@ -13,22 +13,24 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from interpress import storage
-from interpress.allocate import Limits
-from interpress.archive import save_result
-from interpress.batching import captured_examples
-from interpress.budget import Budget
-from interpress.build import Built
-from interpress.comparison import Agreement
-from interpress.cost import Cost
-from interpress.graph.spaces import Spaces
-from interpress.knowledge import Knowledge
-from interpress.linalg.ordering import Interpolation, Ordering
-from interpress.methods.registry import Method
-from interpress.plan import SpacePlan, tap_orderings
+from interpress.allocation.curve import Point, point_at, trade_off
+from interpress.allocation.problem import WidthLimits
+from interpress.budgets.budget import Budget
+from interpress.evaluation.tally import Agreement
+from interpress.linalg.interpolation import Interpolation
+from interpress.linalg.ordering import ColumnOrdering
+from interpress.method import Method
+from interpress.network.network import Network
+from interpress.pipeline.outcome import SpacePlan
+from interpress.pipeline.study import Study
 from interpress.progress import bars
 from interpress.report import figure_of, html_tables, report_page
-from interpress.tradeoff import Point, point_at, trade_off
+from interpress.spaces.batching import captured_examples
+from interpress.spaces.cost import Cost
+from interpress.spaces.spaces import Spaces
+from interpress.storage import files as storage
+from interpress.storage.result_folder import save_result
+from interpress.surgery.interpolations import tap_orderings
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +43,11 @@ class Result:
 
     budget: Budget
     method: Method
-    known: Knowledge = field(repr=False)
+    known: Study = field(repr=False)
     widths: Mapping[str, int]
-    built: Built
+    built: Network
     seed: int
-    limits: Limits
+    limits: WidthLimits
     latency: float | None = None
     """Measured time over the original's, where that was the budget."""
 
@@ -90,7 +92,7 @@ class Result:
         return tuple(self._space_plan(name) for name in self.widths)
 
     @cached_property
-    def _taps(self) -> dict[str, tuple[Ordering, Interpolation]]:
+    def _taps(self) -> dict[str, tuple[ColumnOrdering, Interpolation]]:
         return tap_orderings(self.spaces, self.built.cut.kept, self.known.seen.factors)
 
     def _space_plan(self, name: str) -> SpacePlan:

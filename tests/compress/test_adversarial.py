@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 import interpress
 from interpress import Analysis, ArgumentError, DataError, agreement, analyze, compress, load
-from interpress.data import Calibration
+from interpress.data.calibration_set import CalibrationSet
 
 X = torch.randn(200, 16, generator=torch.Generator().manual_seed(0))
 
@@ -51,7 +51,7 @@ def test_a_dead_layer() -> None:
 
 def test_held_out_examples_do_not_choose_widths_or_weights(digits: Trained) -> None:
     images = digits.calibration
-    held = Calibration(images, digits.model)._chosen("held", 0, len(images))
+    held = CalibrationSet(images, digits.model)._chosen("held", 0, len(images))
     other = images.clone()
     other[held] = torch.rand(len(held), 1, 8, 8, generator=torch.Generator().manual_seed(9))
     first, second = (
@@ -163,9 +163,9 @@ def test_a_tuple_is_one_batch() -> None:
 def test_loaders_are_read_in_order_with_as_many_examples() -> None:
     data = TensorDataset(X, torch.zeros(200).long())
     some = DataLoader(data, sampler=RandomSampler(data, num_samples=40), batch_size=20)
-    assert Calibration(some, mlp()).count() == 40
+    assert CalibrationSet(some, mlp()).count() == 40
     whole = DataLoader(data, shuffle=True, drop_last=True, batch_size=150)
-    assert Calibration(whole, mlp()).count() == 150
+    assert CalibrationSet(whole, mlp()).count() == 150
 
 
 def test_data_that_change_after_the_first_batch_are_noticed() -> None:

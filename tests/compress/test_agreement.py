@@ -6,12 +6,12 @@ import math
 
 import pytest
 import torch
+from interpress.evaluation.tally import wilson
 from torch import Tensor, nn
 
 from interpress import ArgumentError, DataError, agreement
-from interpress.comparison import wilson
-from interpress.graph.graph import Example
-from interpress.judge import judge_of
+from interpress.evaluation.output_meaning import find_meaning
+from interpress.graph.example import Example
 
 
 class Fixed(nn.Module):
@@ -114,7 +114,7 @@ def test_a_regression_gets_an_error() -> None:
 
 def test_segmentation_and_decisions() -> None:
     images = torch.randn(4, 5, 6, 6)
-    assert judge_of(nn.Identity(), Example((images,))).kind == "regression"
+    assert find_meaning(nn.Identity(), Example((images,))).kind == "regression"
     found = agreement(nn.Identity(), nn.ReLU(), images, kind="segmentation")
     assert found.decisions == 4 * 36
 

@@ -15,7 +15,7 @@ from torch import nn
 
 import interpress
 from interpress import Analysis, ArgumentError, Result, StorageError, load
-from interpress.archive import PLAN, WEIGHTS
+from interpress.storage.result_folder import PLAN, WEIGHTS
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def test_saved_and_loaded_is_the_same_network(result: Result, saved: Path, digit
 @pytest.mark.filterwarnings("ignore")
 def test_every_architecture_comes_back(name: str, tmp_path: Path) -> None:
     model, example = build(name)
-    batch = interpress.graph.graph.Example.of(example).map(lambda t: torch.cat([t] * 12))
+    batch = interpress.graph.program.Example.of(example).map(lambda t: torch.cat([t] * 12))
     small = interpress.compress(model, batch, flops=0.8, refit=False).model
     found = interpress.compress(model, batch, flops=0.8, refit=False)
     found.save(tmp_path / "out")

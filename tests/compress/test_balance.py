@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 import interpress
-from interpress import regression
-from interpress.balance import Decisions, decisions_of, drawn, joined
-from interpress.judge import Judge
-from interpress.refit import examples_needed
-from interpress.regression import Regression
+from interpress.calibration.sample_weights import TopClasses, draw_examples, joined, top_classes_of
+from interpress.evaluation.output_meaning import OutputMeaning
+from interpress.refit import regression
+from interpress.refit.refit import examples_needed
+from interpress.refit.regression import Regression
 
 
 def surely(classes: list[int], of: int = 4) -> Tensor:
@@ -22,7 +22,7 @@ def surely(classes: list[int], of: int = 4) -> Tensor:
 
 
 def test_a_rare_class_counts_for_more_and_chance_for_nothing() -> None:
-    weights = Decisions.of(surely([0] * 40 + [1] * 40 + [2] * 8 + [3] * 30)).weights()
+    weights = TopClasses.of(surely([0] * 40 + [1] * 40 + [2] * 8 + [3] * 30)).weights()
     assert set(weights[:80].tolist()) == {1.0}  # the median
     assert set(weights[88:].tolist()) == {1.0}  # 30 instead of 40 is chance
     torch.testing.assert_close(weights[80:88], torch.full((8,), 4.5), atol=0.6, rtol=0)
@@ -30,38 +30,42 @@ def test_a_rare_class_counts_for_more_and_chance_for_nothing() -> None:
 
 def test_no_example_counts_more_than_eight_times_and_stray_chances_do_not_count() -> None:
     certain = surely([0] * 500 + [1] * 499 + [2])
-    weights = Decisions.of(certain).weights()
+    weights = TopClasses.of(certain).weights()
     assert float(weights[-1]) == 8.0
     certain = torch.full((100, 3), 1e-4)
     certain[:50, 0] = certain[50:, 1] = 0.9998
     certain[7, 2] = 5e-3  # nobody ever decides for the third class
-    assert set(Decisions.of(certain).weights().tolist()) == {1.0}
+    assert set(TopClasses.of(certain).weights().tolist()) == {1.0}
 
 
 def test_the_share_of_a_class_is_what_counts_where_examples_are_in_doubt() -> None:
     chances = surely([0] * 45 + [1] * 45 + [2] * 10, of=3)
     chances[0] = torch.tensor([0.5, 0.0, 0.5])
-    weights = Decisions.of(chances).weights()
+    weights = TopClasses.of(chances).weights()
     assert 1.5 < float(weights[0]) < float(weights[-1])
 
 
 def test_only_one_decision_per_example_can_be_balanced() -> None:
     scores = torch.randn(6, 5)
-    whole = Judge(0, "classification").probabilities(scores)
+    whole = OutputMeaning(0, "classification").probabilities(scores)
     assert whole is not None
     torch.testing.assert_close(whole, scores.double().softmax(1))
-    binary = Judge(0, "binary").probabilities(scores[:, :1])
+    binary = OutputMeaning(0, "binary").probabilities(scores[:, :1])
     assert binary is not None
     torch.testing.assert_close(binary[:, 1], scores[:, 0].double().sigmoid())
-    assert Judge(0, "classification").probabilities(torch.randn(6, 7, 5)) is None  # tokens
-    assert Judge(0, "segmentation").probabilities(torch.randn(6, 5, 4, 4)) is None
-    assert Judge(0, "regression").probabilities(scores) is None
-    assert decisions_of(Judge(0, "classification"), [scores], 3) is None  # not a row per example
-    known = decisions_of(Judge(0, "classification"), [scores], 6)
+    assert OutputMeaning(0, "classification").probabilities(torch.randn(6, 7, 5)) is None  # tokens
+    assert OutputMeaning(0, "segmentation").probabilities(torch.randn(6, 5, 4, 4)) is None
+    assert OutputMeaning(0, "regression").probabilities(scores) is None
+    assert (
+        top_classes_of(OutputMeaning(0, "classification"), [scores], 3) is None
+    )  # not a row per example
+    known = top_classes_of(OutputMeaning(0, "classification"), [scores], 6)
     assert known is not None
     assert joined([known, None]) is None
-    assert decisions_of(Judge(0, "classification"), [scores.sum()], 6) is None  # a single number
-    assert decisions_of(Judge(0, "classification"), [scores * torch.inf], 6) is None
+    assert (
+        top_classes_of(OutputMeaning(0, "classification"), [scores.sum()], 6) is None
+    )  # a single number
+    assert top_classes_of(OutputMeaning(0, "classification"), [scores * torch.inf], 6) is None
     both = joined([known, known])
     assert both is not None
     assert both.classes.shape == (12, 5)
@@ -71,13 +75,13 @@ def test_only_one_decision_per_example_can_be_balanced() -> None:
 def test_what_weighs_more_is_drawn_more_surely_and_the_sum_is_right(count: int) -> None:
     weights = torch.ones(100)
     weights[::10] = 5.0
-    chosen, counts = drawn(weights, count, seed=3)
+    chosen, counts = draw_examples(weights, count, seed=3)
     assert len(chosen) == min(count, 100)
     assert torch.equal(chosen, chosen.unique())
     if count < 100:
         totals = []
         for seed in range(40):
-            chosen, counts = drawn(weights, count, seed)
+            chosen, counts = draw_examples(weights, count, seed)
             totals.append(len(chosen) if counts is None else float(counts.sum()))
         if count >= 30:  # the ten heavy ones are there, and what they count is their own
             assert set(range(0, 100, 10)) <= set(chosen.tolist())
@@ -158,7 +162,7 @@ def test_a_rare_class_keeps_more_of_its_accuracy(trained: Blobs, seed: int) -> N
     lost = {}
     for balance in (True, False):
         found = interpress.compress(trained, data, flops=0.05, balance=balance, progress=False)
-        assert found.built.kept_refit
+        assert found.built.refit_kept
         lost[balance] = float(before - (found.model(rare).argmax(1) == 3).float().mean())
     assert lost[True] < 0.6 * lost[False]
 
@@ -193,7 +197,7 @@ def test_a_saved_analysis_knows_what_was_decided(trained: Blobs, tmp_path: Path)
 
 def test_the_refit_takes_as_many_examples_as_its_layers_can_use(trained: Blobs) -> None:
     spaces = interpress.find_spaces(trained, torch.randn(4, 8))
-    assert examples_needed(spaces.graph) == 8 * 48
+    assert examples_needed(spaces.program) == 8 * 48
     convolution = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 4, 3))
     spaces = interpress.find_spaces(convolution, torch.randn(4, 3, 12, 12))
-    assert examples_needed(spaces.graph) == 8 * 16 * 9 // 16
+    assert examples_needed(spaces.program) == 8 * 16 * 9 // 16

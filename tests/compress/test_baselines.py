@@ -6,14 +6,14 @@ import itertools
 
 import pytest
 import torch
+from interpress.selection.registry import selections
 from tests.compress.conftest import Trained
 from torch import Tensor, nn
 
 import interpress
 from interpress import Analysis, ArgumentError
-from interpress.methods.registry import selections
-from interpress.methods.thinet import _greedy
-from interpress.profile import Profile
+from interpress.selection.profile import Profile
+from interpress.selection.rules.thinet import _greedy
 
 BASELINES = ("random", "l1", "l2", "soft", "fpgm", "bn-scale", "thinet", "hrank", "pfp")
 
@@ -135,7 +135,7 @@ def test_thinet_drops_what_adds_up_to_least() -> None:
 
 
 def test_contributions_add_up_to_what_the_reader_gives(analysis: Analysis) -> None:
-    from interpress.methods.contributions import patches_and_weights
+    from interpress.selection.contributions import patches_and_weights
 
     profile = profile_of(analysis, "inner.0")
     look = profile.look(profile.readings[0].tap)
@@ -151,7 +151,7 @@ def test_contributions_add_up_to_what_the_reader_gives(analysis: Analysis) -> No
 
 def test_flattened_channels_are_gathered_for_their_reader(analysis: Analysis) -> None:
     """The linear layer after the flatten reads every channel at four places."""
-    from interpress.methods.contributions import patches_and_weights
+    from interpress.selection.contributions import patches_and_weights
 
     profile = profile_of(analysis, "stem.0")
     names = [r.tap for r in profile.readings if r.tap.startswith("hidden")]
@@ -168,7 +168,7 @@ def test_flattened_channels_are_gathered_for_their_reader(analysis: Analysis) ->
 
 def test_pfp_draws_by_the_largest_share(analysis: Analysis) -> None:
     """Channels that never matter are drawn last, whatever the seed."""
-    from interpress.methods.pfp import _largest_shares
+    from interpress.selection.rules.pfp import _largest_shares
 
     torch.manual_seed(0)
     X, W = torch.rand(20, 5, 2), torch.randn(3, 5, 2)

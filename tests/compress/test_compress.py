@@ -10,21 +10,22 @@ from typing import Any
 
 import pytest
 import torch
+from interpress.data.sources import BATCH
+from interpress.evaluation.tally import Tally
+from interpress.method import METHODS
 from tests.compress.conftest import DigitNet, Trained
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import interpress
 from interpress import Analysis, ArgumentError, DataError, MemorizedWarning, agreement, compress
-from interpress.batching import at_once
-from interpress.build import loss_of
-from interpress.calibrate import calibrate
-from interpress.comparison import Tally
-from interpress.data import BATCH, Calibration
-from interpress.graph.graph import Example
-from interpress.judge import Judge
-from interpress.methods import METHODS
-from interpress.plan import interpolations
+from interpress.calibration.calibrate import calibrate
+from interpress.data.calibration_set import CalibrationSet
+from interpress.evaluation.output_meaning import OutputMeaning
+from interpress.graph.example import Example
+from interpress.network.build import loss_of
+from interpress.spaces.batching import examples_per_batch
+from interpress.surgery.interpolations import interpolations
 
 
 def state_of(model: nn.Module) -> dict[str, Any]:
@@ -99,14 +100,14 @@ def test_refit_lowers_the_divergence_or_is_not_kept(digits: Trained, analysis: A
     assert plain.agreement is not None
     assert result.agreement is not None
     assert plain.agreement.divergence is not None
-    assert result.built.kept_refit
+    assert result.built.refit_kept
     assert result.agreement.divergence < 0.8 * plain.agreement.divergence
     assert result.built.refit is not None
     before_after = result.built.refit.errors
     assert {"inner.0.weight", "hidden.weight", "out.weight"} <= set(before_after)
     assert all(after <= before for before, after in before_after.values())
     whole = analysis.compress(width=1.0)
-    assert not whole.built.kept_refit
+    assert not whole.built.refit_kept
     assert torch.equal(whole.model(digits.test), digits.model(digits.test))
 
 
@@ -132,7 +133,7 @@ def test_parameters_and_width(analysis: Analysis, kind: str, value: float) -> No
 
 
 def test_error_is_certified_at_every_tap(digits: Trained, analysis: Analysis) -> None:
-    from interpress.verify import measure
+    from interpress.surgery.projection_identity import measure
 
     result = analysis.compress(error=0.15)
     assert not result.method.refit
@@ -428,12 +429,12 @@ class Endless:
 def test_how_many_examples_there_are_is_seen_without_reading_them_or_not_guessed(
     source: object, examples: int | None
 ) -> None:
-    assert Calibration(source, nn.Linear(6, 2)).expected() == examples
+    assert CalibrationSet(source, nn.Linear(6, 2)).expected() == examples
 
 
 def test_a_refit_is_not_undone_by_one_example_of_many() -> None:
     """Two hundred examples: nearly all come closer, one goes astray."""
-    judge = Judge(0, "classification")
+    judge = OutputMeaning(0, "classification")
     original = torch.tensor([[2.0, 0.0]]).repeat(200, 1)
     plain, better = original + torch.tensor([0.0, 0.5]), original + torch.tensor([0.0, 0.1])
     better[7] = torch.tensor([0.0, 9.0])
@@ -457,7 +458,7 @@ def test_held_out_examples_come_in_order_and_no_more_than_asked_for_at_once(
     batch: int, most: int | None
 ) -> None:
     everything = torch.arange(1000.0)[:, None].expand(-1, 6)
-    data = Calibration(list(everything.split(batch)), nn.Linear(6, 2))
+    data = CalibrationSet(list(everything.split(batch)), nn.Linear(6, 2))
     found = [example.args[0] for example in data.gathered("held", most)]
     wanted = torch.cat([example.args[0] for example in data.batches("held")])
     assert torch.equal(torch.cat(found), wanted)
@@ -469,7 +470,7 @@ def test_on_a_cpu_as_many_examples_run_at_once_as_memory_is_kept_for() -> None:
     small = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 2, 1))
     images = torch.randn(4, 3, 32, 32)
     spaces = interpress.find_spaces(small, images)
-    assert at_once(spaces, torch.device("cpu")) == 2**24 // (8 * 32 * 32 * 4)
-    assert at_once(spaces, torch.device("cuda")) is None
+    assert examples_per_batch(spaces, torch.device("cpu")) == 2**24 // (8 * 32 * 32 * 4)
+    assert examples_per_batch(spaces, torch.device("cuda")) is None
     large = interpress.find_spaces(small, torch.randn(2, 3, 256, 256))
-    assert at_once(large, torch.device("cpu")) == 16
+    assert examples_per_batch(large, torch.device("cpu")) == 16

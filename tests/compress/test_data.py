@@ -7,13 +7,14 @@ from collections import UserDict
 import numpy as np
 import pytest
 import torch
+from interpress.data.batches import batch_size, merge_batches
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from interpress import ArgumentError, DataError
-from interpress.balance import drawn
-from interpress.data import Calibration, batch_size, merged
-from interpress.graph.graph import Example
+from interpress.calibration.sample_weights import draw_examples
+from interpress.data.calibration_set import CalibrationSet
+from interpress.graph.example import Example
 
 X = torch.arange(60.0).reshape(20, 3)
 MODEL = nn.Linear(3, 2)
@@ -28,7 +29,7 @@ class Named(nn.Module):
         return self.layer(input_ids) if mask is None else self.layer(input_ids) * mask
 
 
-def rows(calibration: Calibration, part: str = "all") -> Tensor:
+def rows(calibration: CalibrationSet, part: str = "all") -> Tensor:
     found = list(calibration.batches(part))  # type: ignore[arg-type]
     return torch.cat([(e.args or tuple(e.kwargs.values()))[0] for e in found])
 
@@ -50,7 +51,7 @@ SOURCES = {
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_every_kind_of_source_gives_the_same_rows_and_the_same_parts(kind: str) -> None:
-    calibration = Calibration(SOURCES[kind](), MODEL)
+    calibration = CalibrationSet(SOURCES[kind](), MODEL)
     calibration.check_stable()
     assert torch.equal(rows(calibration), X)
     fit, held = rows(calibration, "fit"), rows(calibration, "held")
@@ -63,22 +64,22 @@ def test_every_kind_of_source_gives_the_same_rows_and_the_same_parts(kind: str) 
 def test_dicts_lose_labels_and_what_the_model_does_not_take(wrap: type) -> None:
     batch = wrap({"input_ids": X, "labels": Y, "path": ["a"] * 20, "extra": X})
     for source in (batch, [batch]):
-        (example,) = Calibration(source, Named()).batches()
+        (example,) = CalibrationSet(source, Named()).batches()
         assert set(example.kwargs) == {"input_ids"}
     with pytest.raises(DataError, match=r"'pixels'.*takes none.*input_ids"):
-        next(Calibration([{"pixels": X}], Named()).batches())
+        next(CalibrationSet([{"pixels": X}], Named()).batches())
 
 
 def test_a_model_with_two_required_inputs_gets_both() -> None:
     model = nn.Bilinear(3, 3, 2)
-    (example,) = Calibration([(X, X + 1, Y)], model).batches()
+    (example,) = CalibrationSet([(X, X + 1, Y)], model).batches()
     assert len(example.args) == 2
     with pytest.raises(DataError, match="batch 0 has 1 inputs, but Bilinear takes 2"):
-        next(Calibration([(X,)], model).batches())
+        next(CalibrationSet([(X,)], model).batches())
 
 
 def test_forward_is_recorded_without_running_the_model() -> None:
-    calibration = Calibration(
+    calibration = CalibrationSet(
         [{"pixels": X}], Named(), forward=lambda model, batch: model(batch["pixels"], mask=None)
     )
     (example,) = calibration.batches()
@@ -86,14 +87,14 @@ def test_forward_is_recorded_without_running_the_model() -> None:
     assert example.kwargs == {"mask": None}
     model = Named()
     with pytest.raises(ArgumentError, match="without calling the model"):
-        next(Calibration([X], model, forward=lambda model, batch: batch).batches())
+        next(CalibrationSet([X], model, forward=lambda model, batch: batch).batches())
     assert not model._forward_pre_hooks
 
 
 def test_inputs_follow_the_model_in_type() -> None:
-    (example,) = Calibration(X, nn.Linear(3, 2).double()).batches()
+    (example,) = CalibrationSet(X, nn.Linear(3, 2).double()).batches()
     assert example.args[0].dtype == torch.float64
-    (example,) = Calibration({"input_ids": Y}, Named().half()).batches()
+    (example,) = CalibrationSet({"input_ids": Y}, Named().half()).batches()
     assert example.kwargs["input_ids"].dtype == torch.int64
 
 
@@ -103,12 +104,12 @@ def test_data_that_change_are_refused() -> None:
             return iter([torch.randn(5, 3)])
 
     with pytest.raises(ArgumentError, match="change each time"):
-        Calibration(Noise(), MODEL).check_stable()
+        CalibrationSet(Noise(), MODEL).check_stable()
 
 
 @pytest.mark.parametrize("empty", [[], torch.zeros(0, 3), iter(())])
 def test_empty_data(empty: object) -> None:
-    calibration = Calibration(empty, MODEL)
+    calibration = CalibrationSet(empty, MODEL)
     with pytest.raises(DataError, match="empty"):
         calibration.check_stable()
     with pytest.raises(DataError, match="empty"):
@@ -117,23 +118,23 @@ def test_empty_data(empty: object) -> None:
 
 def test_one_example_is_not_enough_to_hold_one_out() -> None:
     with pytest.raises(DataError, match="hold 1 example; give at least 2"):
-        list(Calibration(X[:1], MODEL).batches("held"))
-    assert len(rows(Calibration(X[:2], MODEL), "held")) == 1
+        list(CalibrationSet(X[:1], MODEL).batches("held"))
+    assert len(rows(CalibrationSet(X[:2], MODEL), "held")) == 1
 
 
 @pytest.mark.parametrize("wrong", ["folder", None, 3, b"x"])
 def test_what_is_no_data(wrong: object) -> None:
     with pytest.raises(ArgumentError, match="calibration is a"):
-        Calibration(wrong, MODEL)
+        CalibrationSet(wrong, MODEL)
     with pytest.raises(DataError, match="batch 0 is a str"):
-        next(Calibration(["a.png"], MODEL).batches())
+        next(CalibrationSet(["a.png"], MODEL).batches())
 
 
 def test_a_sample_is_spread_over_the_data_and_comes_in_whole_batches() -> None:
     many = torch.arange(3000.0).reshape(1000, 3)
-    calibration = Calibration(many, MODEL)
+    calibration = CalibrationSet(many, MODEL)
     fitted = len(rows(calibration, "fit"))
-    places, counts = drawn(torch.ones(fitted), 250, seed=1)
+    places, counts = draw_examples(torch.ones(fitted), 250, seed=1)
     found = calibration.examples_at("fit", places, 100)
     chosen = torch.cat([e.args[0] for e in found])[:, 0] / 3
     assert len(chosen) == 250
@@ -150,20 +151,20 @@ def test_a_sample_is_spread_over_the_data_and_comes_in_whole_batches() -> None:
 def test_merging_keeps_what_has_no_batch_dim() -> None:
     shared = torch.ones(1, 3)
     parts = [Example((X[:4],), {"mask": shared}), Example((X[4:9],), {"mask": shared})]
-    whole = merged(parts)
+    whole = merge_batches(parts)
     assert torch.equal(whole.args[0], X[:9])
     assert whole.kwargs["mask"].shape == (1, 3)
 
 
 def test_numpy_inside_tuples() -> None:
-    (example,) = Calibration([(np.ones((4, 3), dtype=np.float32), np.zeros(4))], MODEL).batches()
+    (example,) = CalibrationSet([(np.ones((4, 3), dtype=np.float32), np.zeros(4))], MODEL).batches()
     assert example.args[0].shape == (4, 3)
 
 
 @pytest.mark.parametrize("size", [1, 7, 50, 80, 100, 160, 1000])
 def test_examples_are_packed_into_full_batches_in_order(size: int) -> None:
     many = torch.arange(900.0).reshape(300, 3)
-    calibration = Calibration(list(many.split(100)), MODEL)
+    calibration = CalibrationSet(list(many.split(100)), MODEL)
     fitted = rows(calibration, "fit")
     places = torch.arange(0, len(fitted), 2)
     found = calibration.examples_at("fit", places, size)
@@ -174,7 +175,7 @@ def test_examples_are_packed_into_full_batches_in_order(size: int) -> None:
 
 def test_batches_of_other_shapes_are_not_packed_together() -> None:
     texts = [torch.zeros(10, 4), torch.zeros(10, 6), torch.zeros(10, 6)]
-    calibration = Calibration(texts, MODEL)
+    calibration = CalibrationSet(texts, MODEL)
     count = calibration.count("fit")
     found = calibration.examples_at("fit", torch.arange(count), 100)
     assert [e.args[0].shape[1] for e in found] == [4, 6]

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from interpress.graph.capture import capture
-from interpress.linalg.elimination import RIDGE, Reader, eliminate
-from interpress.patches import dense_of
-from interpress.regression import Regression
+from interpress.graph.dense import dense_layer_of
+from interpress.linalg.elimination import RIDGE, Consumer, eliminate
+from interpress.refit.regression import Regression
 
 LAYERS = {
     "linear": (nn.Linear(6, 5), (7, 6)),
@@ -32,9 +32,9 @@ LAYERS = {
 def test_inputs_times_weights_are_the_outputs(name: str, some: bool) -> None:
     layer, shape = LAYERS[name]
     model = nn.Sequential(layer)
-    graph = capture(model, torch.randn(shape))
-    node = next(n for n in graph.nodes if n.op == "call_function")
-    dense = dense_of(graph, node, graph.parameters())
+    program = capture(model, torch.randn(shape))
+    node = next(n for n in program.nodes if n.op == "call_function")
+    dense = dense_layer_of(program, node, program.parameters())
     assert dense is not None
     x = torch.randn(shape)
     y = layer(x)
@@ -122,7 +122,7 @@ def test_elimination_drops_the_best_block_each_time_and_knows_its_error() -> Non
     X[:, 6:] = X[:, :6] @ torch.randn(6, 6, generator=generator, dtype=torch.float64)
     G, U = X.T @ X, torch.randn(12, 4, generator=generator, dtype=torch.float64)
     blocks = torch.arange(12).reshape(6, 2)
-    order, errors = eliminate([Reader(G, U, blocks, 1.0)])
+    order, errors = eliminate([Consumer(G, U, blocks, 1.0)])
     assert sorted(order.tolist()) == list(range(6))
     assert errors[-1] == 0.0
     gone: set[int] = set()
@@ -142,7 +142,7 @@ def test_elimination_sums_over_readers_and_spares_what_is_no_block() -> None:
         Gs.append(X.T @ X)
         Us.append(torch.randn(9, 3, generator=generator, dtype=torch.float64))
     blocks = torch.arange(8).reshape(4, 2)  # input 8 belongs to another space
-    readers = [Reader(G, U, blocks, 2.0) for G, U in zip(Gs, Us, strict=True)]
+    readers = [Consumer(G, U, blocks, 2.0) for G, U in zip(Gs, Us, strict=True)]
     order, errors = eliminate(readers)
     last = {int(order[-1])}
     per_reader = [error_without_keeping(G, U, last, blocks) for G, U in zip(Gs, Us, strict=True)]
@@ -161,7 +161,7 @@ def test_many_blocks_go_a_few_at_a_time_and_nearly_as_well() -> None:
     X = base @ torch.randn(20, 64, generator=generator, dtype=torch.float64)
     G, U = X.T @ X, torch.randn(64, 8, generator=generator, dtype=torch.float64)
     energy = float((U * (G @ U)).sum())
-    order, errors = eliminate([Reader(G, U, torch.arange(64).reshape(64, 1), energy)])
+    order, errors = eliminate([Consumer(G, U, torch.arange(64).reshape(64, 1), energy)])
     assert float(errors[32]) < 0.02
     assert all(a >= b for a, b in itertools.pairwise(errors.tolist()))
     assert len(set(order.tolist())) == 64

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from interpress import ArgumentError, CaptureError, DataError, find_spaces
-from interpress.graph.capture import capture, unwrap
-from interpress.graph.graph import Example
-from interpress.verify import outputs
+from interpress.graph.capture import capture
+from interpress.graph.example import Example
+from interpress.graph.executor import Executor
+from interpress.graph.model_state import output_tensors, unwrap
 
 
 def network() -> nn.Sequential:
@@ -21,19 +22,19 @@ def network() -> nn.Sequential:
 @pytest.mark.parametrize("batch", [1, 2, 5])
 def test_graph_runs_at_other_batch_sizes(batch: int) -> None:
     model = network().eval()
-    graph = capture(model, torch.randn(batch, 6))
+    program = capture(model, torch.randn(batch, 6))
     for rows in (1, 3, 17):
         x = torch.randn(rows, 6)
-        assert torch.equal(graph.run(x)[0], model(x))
+        assert torch.equal(Executor(program).run(x)[0], model(x))
 
 
 def test_graph_reads_the_live_weights() -> None:
     model = network().eval()
-    graph = capture(model, torch.randn(2, 6))
+    program = capture(model, torch.randn(2, 6))
     with torch.no_grad():
         model[0].weight.mul_(2)
     x = torch.randn(4, 6)
-    assert torch.equal(graph.run(x)[0], model(x))
+    assert torch.equal(Executor(program).run(x)[0], model(x))
 
 
 class Several(nn.Module):
@@ -51,9 +52,9 @@ def test_nested_inputs_and_outputs() -> None:
     example = Example(
         (torch.randn(3, 4), (torch.randn(3, 5), torch.randn(3, 6))), {"scale": torch.rand(3, 1)}
     )
-    graph = capture(model, example)
-    expected = outputs(model, example)
-    got = graph.run()
+    program = capture(model, example)
+    expected = output_tensors(model, example)
+    got = Executor(program).run()
     assert len(got) == 3
     assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
 
@@ -69,11 +70,11 @@ def test_keyword_inputs_in_any_order() -> None:
 
     model = Two().eval()
     x, y = torch.randn(3, 4), torch.randn(3, 5)
-    graph = capture(model, {"y": y, "x": x})
-    assert torch.equal(graph.run({"x": x, "y": y})[0], model(x, y))
-    assert torch.equal(graph.run({"y": y, "x": x})[0], model(x, y))
+    program = capture(model, {"y": y, "x": x})
+    assert torch.equal(Executor(program).run({"x": x, "y": y})[0], model(x, y))
+    assert torch.equal(Executor(program).run({"y": y, "x": x})[0], model(x, y))
     with pytest.raises(DataError, match="takes 2 inputs"):
-        graph.run({"x": x})
+        Executor(program).run({"x": x})
 
 
 @dataclass

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 import interpress
 from interpress.graph.capture import capture
-from interpress.graph.following import family
-from interpress.patches import Dense, dense_of
-from interpress.quick import exact_calls, quick_calls
+from interpress.graph.dense import DenseLayer, dense_layer_of
+from interpress.graph.executor import Executor
+from interpress.graph.fast_kernels import exact_kernels, fast_kernels
+from interpress.graph.patterns import family
 
 
 class Residual(nn.Module):
@@ -47,8 +48,8 @@ def _settled(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-def _calls(graph: Any) -> dict[Any, Any]:
-    return quick_calls(graph, graph.parameters())
+def _calls(program: Any) -> dict[Any, Any]:
+    return fast_kernels(program, program.parameters())
 
 
 @pytest.mark.parametrize("inplace", [False, True])
@@ -57,8 +58,8 @@ def test_outputs_and_operands_are_the_same(inplace: bool, images: int) -> None:
     torch.manual_seed(0)
     model = _settled(Residual(inplace))
     x = torch.randn(images, 3, 16, 16)
-    graph = capture(model, x)
-    calls = _calls(graph)
+    program = capture(model, x)
+    calls = _calls(program)
     kinds = {family(node) for node in calls}
     assert {"aten.conv2d", "aten.batch_norm", "aten.view"} <= kinds
     assert ("aten.relu" in kinds) != inplace
@@ -72,7 +73,7 @@ def test_outputs_and_operands_are_the_same(inplace: bool, images: int) -> None:
                 read[place][node.name] = args[0].clone()
             return args, kwargs
 
-        results.append(graph.run(x, watch=watch, instead=instead)[0])
+        results.append(Executor(program, kernels=instead).run(x, before=watch)[0])
     torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)
     assert read[0].keys() == read[1].keys()
     for name, operand in read[0].items():
@@ -84,12 +85,12 @@ def test_outputs_and_operands_are_the_same(inplace: bool, images: int) -> None:
 def test_weights_may_change_until_their_layer_runs() -> None:
     model = _settled(Residual(False))
     x = torch.randn(2, 3, 16, 16)
-    graph = capture(model, x)
-    weights = graph.parameters()
-    calls = quick_calls(graph, weights)
+    program = capture(model, x)
+    weights = program.parameters()
+    calls = fast_kernels(program, weights)
     weights["first.0.weight"] = 2 * weights["first.0.weight"]
     weights["after.running_mean"] = weights["after.running_mean"] + 1
-    found = graph.run(x, instead=calls)[0]
+    found = Executor(program, kernels=calls).run(x)[0]
     with torch.no_grad():
         model.first[0].weight.mul_(2)
         model.after.running_mean.add_(1)
@@ -135,9 +136,9 @@ def test_a_single_image_without_a_batch_dim() -> None:
     model = nn.Sequential(*layers).eval()
     for side in (6, 12):
         x = torch.randn(3, side, side)
-        graph = capture(model, x)
-        torch.testing.assert_close(graph.run(x, instead=_calls(graph))[0], model(x))
-        exact = graph.run(x, dtype=torch.float64, instead=exact_calls(graph))[0]
+        program = capture(model, x)
+        torch.testing.assert_close(Executor(program, kernels=_calls(program)).run(x)[0], model(x))
+        exact = Executor(program, dtype=torch.float64, kernels=exact_kernels(program)).run(x)[0]
         torch.testing.assert_close(exact.float(), model(x))
 
 
@@ -152,20 +153,20 @@ def test_depthwise_in_double_precision(
         6, 6, (3, 2), stride, padding, dilation, groups=6, bias=bias, dtype=torch.float64
     )
     x = torch.randn(3, 6, 9, 8, dtype=torch.float64)
-    graph = capture(model, x)
-    calls = exact_calls(graph)
+    program = capture(model, x)
+    calls = exact_kernels(program)
     assert len(calls) == 1
-    found = graph.run(x, dtype=torch.float64, instead=calls)[0]
+    found = Executor(program, dtype=torch.float64, kernels=calls).run(x)[0]
     torch.testing.assert_close(found, model(x), rtol=1e-12, atol=1e-12)
 
 
 def test_patches_of_channels_last_tensors_are_the_same() -> None:
     x = torch.randn(3, 4, 7, 6)
     layer = nn.Conv2d(4, 5, 3, stride=2, padding=1, bias=False)
-    graph = capture(layer, x)
-    (node,) = (n for n in graph.nodes if n.op == "call_function")
-    dense = dense_of(graph, node, graph.parameters())
-    assert isinstance(dense, Dense)
+    program = capture(layer, x)
+    (node,) = (n for n in program.nodes if n.op == "call_function")
+    dense = dense_layer_of(program, node, program.parameters())
+    assert isinstance(dense, DenseLayer)
     last = x.contiguous(memory_format=torch.channels_last)
     for at in (None, torch.tensor([0, 5, 11])):
         rows = dense.inputs(x, at)
@@ -180,7 +181,7 @@ def test_compression_is_as_good_with_quick_calls_as_without(monkeypatch: Any) ->
     data = torch.randn(300, 3, 16, 16)
     quick = interpress.compress(model, data, flops=0.6, progress=False)
     for module in ("calibrate", "refit"):
-        monkeypatch.setattr(f"interpress.{module}.quick_calls", lambda graph, weights: {})
+        monkeypatch.setattr(f"interpress.{module}.quick_calls", lambda program, weights: {})
     plain = interpress.compress(model, data, flops=0.6, progress=False)
     assert quick.widths == plain.widths
     with torch.no_grad():

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from interpress.errors import ArgumentError
 from interpress.linalg import (
+    ColumnOrdering,
     FactorStream,
-    Ordering,
     RFactor,
     column_ordering,
     order_as_given,
@@ -18,7 +18,7 @@ from interpress.linalg import (
     order_by_weights,
 )
 from interpress.linalg.cholesky import _eliminate, _lapack
-from interpress.linalg.ordering import spectral_norm, spectral_norm_at_most
+from interpress.linalg.norms import spectral_norm, spectral_norm_at_most
 
 N = 60
 SPECIAL = {
@@ -244,11 +244,11 @@ def test_error_at_half_width_is_at_most_five_percent_above_scipy(name: str) -> N
             assert 1 - 1e-9 <= ours[norm] <= 1.05 * theirs[norm]
 
 
-def by_identity_weights(factor: RFactor) -> Ordering:
+def by_identity_weights(factor: RFactor) -> ColumnOrdering:
     return order_by_weights(factor, torch.eye(factor.n, dtype=torch.float64))
 
 
-def as_numbered(factor: RFactor) -> Ordering:
+def as_numbered(factor: RFactor) -> ColumnOrdering:
     return order_as_given(factor, torch.arange(factor.n))
 
 

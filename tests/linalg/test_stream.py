@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from interpress import storage
 from interpress.errors import ArgumentError, DataError, StorageError
 from interpress.linalg import FactorStream, RFactor, order_by_pivoting
 from interpress.linalg import precision as precision_module
 from interpress.linalg.factor import gram, triangle
 from interpress.linalg.stream import Route
+from interpress.storage import files as storage
+from interpress.storage.stream_file import load_stream, save_stream
 
 ROUTES: list[Route] = ["gram", "tsqr"]
 
@@ -83,13 +84,13 @@ def test_merging_with_an_empty_stream_changes_nothing() -> None:
 def test_saved_and_loaded_goes_on_where_it_stopped(route: Route, tmp_path: Path) -> None:
     Z = rows(90, 16)
     path = tmp_path / "tap.safetensors"
-    FactorStream(16, route=route).add(Z[:35]).save(path)
-    resumed = FactorStream.load(path, device=None).add(Z[35:])
+    save_stream(FactorStream(16, route=route).add(Z[:35]), path)
+    resumed = load_stream(path, device=None).add(Z[35:])
     straight = FactorStream(16, route=route).add(Z[:35]).add(Z[35:])
     assert torch.equal(resumed.factor().R, straight.factor().R)
     assert (resumed.rows, resumed.batches, resumed.route) == (90, 2, route)
-    FactorStream(16).save(path)
-    assert FactorStream.load(path).add(Z).rows == 90
+    save_stream(FactorStream(16), path)
+    assert load_stream(path).add(Z).rows == 90
     assert [file.name for file in tmp_path.iterdir()] == ["tap.safetensors"]
 
 
@@ -100,11 +101,11 @@ def test_two_processes_merge_into_the_one_process_result(route: Route, tmp_path:
         import torch
         from interpress.linalg import FactorStream
         Z = torch.randn(600, 32, generator=torch.Generator().manual_seed(0))
-        FactorStream(32, route={route!r}).add(Z[300:]).save({str(path)!r})
+        save_stream(FactorStream(32, route={route!r}).add(Z[300:]), {str(path)!r})
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True)
     Z = rows(600, 32)
-    merged = FactorStream(32, route=route).add(Z[:300]).merge(FactorStream.load(path))
+    merged = FactorStream(32, route=route).add(Z[:300]).merge(load_stream(path))
     whole = FactorStream(32, route=route).add(Z)
     assert relative(merged.factor().R, whole.factor().R) < 1e-12
     one, two = (order_by_pivoting(stream.factor()) for stream in (merged, whole))
@@ -114,21 +115,21 @@ def test_two_processes_merge_into_the_one_process_result(route: Route, tmp_path:
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "tap.safetensors"
     with pytest.raises(StorageError, match="is not a file"):
-        FactorStream.load(path)
-    FactorStream(16).add(rows(9, 16)).save(path)
+        load_stream(path)
+    save_stream(FactorStream(16).add(rows(9, 16)), path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-40])
     with pytest.raises(StorageError, match="cut short"):
-        FactorStream.load(path)
+        load_stream(path)
     path.write_bytes(whole.replace(b'"version":"1"', b'"version":"9"'))
     with pytest.raises(StorageError, match=r"format version 9.*upgrade"):
-        FactorStream.load(path)
+        load_stream(path)
     path.write_bytes(whole.replace(b'"factor-stream"', b'"factor-cheese"'))
     with pytest.raises(StorageError, match="holds 'factor-cheese'"):
-        FactorStream.load(path)
+        load_stream(path)
     path.write_bytes(whole.replace(b'"version":"1"', b'"version":"x"'))
     with pytest.raises(StorageError, match="format version x"):
-        FactorStream.load(path)
+        load_stream(path)
     for tampered in (
         whole.replace(b'"n":"16"', b'"n":"17"'),
         whole.replace(b'"rows":"9"', b'"rows":"8"'),
@@ -136,7 +137,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     ):
         path.write_bytes(tampered)
         with pytest.raises(StorageError, match="was changed after it was written"):
-            FactorStream.load(path)
+            load_stream(path)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 )
 def test_files_that_contradict_themselves(change: dict, message: str, tmp_path: Path) -> None:
     path = tmp_path / "tap.safetensors"
-    FactorStream(16).add(rows(9, 16)).save(path)
+    save_stream(FactorStream(16).add(rows(9, 16)), path)
     tensors, fields = storage.load_tensors(path, "factor-stream")
     for name, value in change.items():
         target = tensors if isinstance(value, Tensor) else fields
@@ -167,7 +168,7 @@ def test_files_that_contradict_themselves(change: dict, message: str, tmp_path: 
             target[name] = value
     storage.save_tensors(path, "factor-stream", tensors, fields)
     with pytest.raises(StorageError, match=message):
-        FactorStream.load(path)
+        load_stream(path)
 
 
 def test_saving_keeps_permissions_and_follows_links(tmp_path: Path) -> None:
@@ -175,16 +176,16 @@ def test_saving_keeps_permissions_and_follows_links(tmp_path: Path) -> None:
     real.touch()
     real.chmod(0o600)
     link.symlink_to(real)
-    FactorStream(4).add(rows(9, 4)).save(link)
+    save_stream(FactorStream(4).add(rows(9, 4)), link)
     assert link.is_symlink()
     assert real.stat().st_mode & 0o777 == 0o600
-    assert FactorStream.load(real).rows == 9
+    assert load_stream(real).rows == 9
 
 
 def test_a_stream_that_has_not_begun_keeps_its_settings(tmp_path: Path) -> None:
     path = tmp_path / "tap.safetensors"
-    FactorStream(4, route="tsqr", dtype=torch.float32).save(path)
-    resumed = FactorStream.load(path).add(rows(9, 4))
+    save_stream(FactorStream(4, route="tsqr", dtype=torch.float32), path)
+    resumed = load_stream(path).add(rows(9, 4))
     assert (resumed.route, resumed.factor().floor) == ("tsqr", 8 * precision_module.EPS32)
     assert path.stat().st_mode & 0o777 == 0o666 & ~current_umask()
 

@@ -6,7 +6,7 @@ from benchmarks.matrices import FAMILIES
 
 from interpress.errors import ArgumentError, InterpressError
 from interpress.linalg import (
-    Ordering,
+    ColumnOrdering,
     RFactor,
     column_ordering,
     interpolative_decomposition,
@@ -101,6 +101,6 @@ def test_a_bound_that_cannot_be_checked_is_an_error_not_a_silence() -> None:
     R = torch.tensor([[1e-308, 0.0, 1e10], [0.0, 1.0, 0.0]], dtype=torch.float64)
     everything = torch.arange(3)
     independent = torch.tensor([True, True, False])
-    ordering = Ordering(everything, independent, everything, R, floor=1e-15)
+    ordering = ColumnOrdering(everything, independent, everything, R, floor=1e-15)
     with pytest.raises(InterpressError, match="raise max_entry or lower k"):
         ordering.at_rank(1, max_entry=2)

@@ -9,10 +9,12 @@ from tests.zoo.checks import counted_flops, difference, halved, interpolations, 
 from torch import Tensor, nn
 
 from interpress import find_spaces
-from interpress.graph.spaces import ChannelSpace, Spaces
-from interpress.surgery import Cut, shrink
-from interpress.trial import random_T
-from interpress.verify import prove
+from interpress.dryrun.inputs import random_interpolations
+from interpress.spaces.channel_space import ChannelSpace
+from interpress.spaces.spaces import Spaces
+from interpress.surgery.cut import Cut
+from interpress.surgery.projection_identity import prove
+from interpress.surgery.shrink import shrink
 
 Function = Callable[..., Tensor]
 
@@ -54,7 +56,7 @@ def shrinks(case: tuple, size: int, step: int = 1) -> Spaces:
     assert space.frozen is None, space.frozen
     assert (space.size, space.step) == (size, step)
     kept = {s.name: halved(s, seed=1) for s in spaces.shrinkable}
-    T = random_T(Cut(spaces, kept))
+    T = random_interpolations(Cut(spaces, kept))
     cut = Cut(spaces, kept, T)
     assert prove(spaces, cut, shrink(spaces, kept, T)).difference < 1e-12
     assert spaces.cost({k: len(v) for k, v in kept.items()}).flops == counted_flops(

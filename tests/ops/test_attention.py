@@ -7,10 +7,11 @@ from tests.zoo.checks import counted_flops, difference, halved, interpolations, 
 from torch import Tensor, nn
 
 from interpress import find_spaces
-from interpress.graph.spaces import Spaces
-from interpress.surgery import Cut, shrink
-from interpress.trial import random_T
-from interpress.verify import prove
+from interpress.dryrun.inputs import random_interpolations
+from interpress.spaces.spaces import Spaces
+from interpress.surgery.cut import Cut
+from interpress.surgery.projection_identity import prove
+from interpress.surgery.shrink import shrink
 
 
 class Attend(nn.Module):
@@ -41,7 +42,7 @@ def exact(model: nn.Module, x: Tensor) -> Spaces:
     spaces = find_spaces(model, x)
     for names in ([s.name for s in spaces.shrinkable], *[[s.name] for s in spaces.shrinkable]):
         kept = {name: halved(spaces[name], seed=2) for name in names}
-        T = random_T(Cut(spaces, kept))
+        T = random_interpolations(Cut(spaces, kept))
         assert prove(spaces, Cut(spaces, kept, T), shrink(spaces, kept, T))
         widths = {name: len(index) for name, index in kept.items()}
         assert spaces.cost(widths).flops == counted_flops(shrink(spaces, kept), x)

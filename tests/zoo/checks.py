@@ -9,12 +9,13 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from interpress.graph.capture import evaluation
-from interpress.graph.graph import Example
-from interpress.graph.spaces import ChannelSpace, Spaces
+from interpress.graph.example import Example
+from interpress.graph.model_state import evaluation, output_tensors
 from interpress.linalg import FactorStream, order_as_given
-from interpress.surgery import Cut
-from interpress.verify import measure, outputs
+from interpress.spaces.channel_space import ChannelSpace
+from interpress.spaces.spaces import Spaces
+from interpress.surgery.cut import Cut
+from interpress.surgery.projection_identity import measure
 
 
 def halved(space: ChannelSpace, seed: int) -> Tensor:
@@ -37,17 +38,17 @@ def plant(spaces: Spaces, kept: dict[str, Tensor]) -> None:
     head is a copy in everything.
     """
     absorbed = _absorbed_labels(spaces)
-    parameters = spaces.graph.parameters()
+    parameters = spaces.program.parameters()
     stand_ins = {
         spaces.index(spaces[name]): _stand_ins(spaces[name], index) for name, index in kept.items()
     }
     for name, value in spaces.trace.weights.items():
-        for layer in value.channels():
-            if len(layer.support) == 1:
-                source = _sources(layer.labels.reshape(-1), spaces, stand_ins, absorbed)
-                _copy(parameters[name], layer.support[0], source)
+        for labelling in value.channels():
+            if len(labelling.support) == 1:
+                source = _sources(labelling.labels.reshape(-1), spaces, stand_ins, absorbed)
+                _copy(parameters[name], labelling.support[0], source)
             else:  # dim 1 of a grouped convolution: other channels in every row
-                rows = layer.labels.reshape(layer.labels.shape[:2])
+                rows = labelling.labels.reshape(labelling.labels.shape[:2])
                 for row, labels in zip(parameters[name], rows, strict=True):
                     _copy(row, 0, _sources(labels, spaces, stand_ins, absorbed))
 
@@ -97,9 +98,9 @@ def _absorbed_labels(spaces: Spaces) -> Tensor:
     for tap in spaces.taps.values():
         how = _BY_CHANNEL if tap.of_activations else _BY_HEAD
         for absorber in tap.absorbers:
-            for layer in spaces.trace.weights[absorber.weight].channels():
-                if layer.support[-1] == absorber.dim:
-                    labels = layer.labels.reshape(-1)
+            for labelling in spaces.trace.weights[absorber.weight].channels():
+                if labelling.support[-1] == absorber.dim:
+                    labels = labelling.labels.reshape(-1)
                     reads = absorber.column.reshape(-1) >= 0
                     absorbed[labels[reads] if len(labels) == len(reads) else labels] = how
     return absorbed
@@ -134,7 +135,7 @@ def _interpolation(Z: Tensor, kept: Tensor) -> Tensor:
 def difference(a: nn.Module, b: nn.Module, example: Any) -> float:
     """Largest relative difference between two networks' outputs."""
     worst = 0.0
-    for x, y in zip(outputs(a, Example.of(example)), outputs(b, Example.of(example)), strict=True):
+    for x, y in zip(output_tensors(a, Example.of(example)), output_tensors(b, Example.of(example)), strict=True):
         assert x.shape == y.shape
         if x.is_floating_point():
             worst = max(worst, float((x - y).double().norm() / y.double().norm()))

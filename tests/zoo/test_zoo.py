@@ -22,11 +22,13 @@ from tests.zoo.members import ZOO, build
 from torch import Tensor, nn
 
 from interpress import find_spaces
-from interpress.graph.graph import Example
-from interpress.graph.spaces import Spaces
-from interpress.surgery import Cut, shrink
-from interpress.trial import random_T
-from interpress.verify import outputs, prove
+from interpress.dryrun.inputs import random_interpolations
+from interpress.graph.example import Example
+from interpress.graph.model_state import output_tensors
+from interpress.spaces.spaces import Spaces
+from interpress.surgery.cut import Cut
+from interpress.surgery.projection_identity import prove
+from interpress.surgery.shrink import shrink
 
 pytest.importorskip("transformers", reason="the zoo's language models are built from its configs")
 
@@ -99,7 +101,7 @@ def test_projection_identity_at_random_widths(name: str) -> None:
     for index, space in enumerate(known.spaces.shrinkable):
         if torch.rand(1, generator=generator) < 0.7:
             kept[space.name] = halved(space, seed=10 + index)
-    T = random_T(Cut(known.spaces, kept), seed=5)
+    T = random_interpolations(Cut(known.spaces, kept), seed=5)
     cut = Cut(known.spaces, kept, T)
     proof = prove(known.spaces, cut, shrink(known.spaces, kept, T))
     assert proof, f"{proof.difference} at {kept.keys()}"
@@ -133,7 +135,7 @@ def test_costs_equal_what_is_counted(name: str) -> None:
 def test_a_second_compression_works(name: str) -> None:
     known = fresh(name)
     first = {s.name: halved(s, seed=i) for i, s in enumerate(known.spaces.shrinkable)}
-    small = shrink(known.spaces, first, random_T(Cut(known.spaces, first)))
+    small = shrink(known.spaces, first, random_interpolations(Cut(known.spaces, first)))
     spaces = find_spaces(small, known.example)
     assert spaces.cost().flops == known.spaces.cost({k: len(v) for k, v in first.items()}).flops
     assert (
@@ -141,7 +143,7 @@ def test_a_second_compression_works(name: str) -> None:
         == known.spaces.cost({k: len(v) for k, v in first.items()}).activation_bytes
     )
     kept = {s.name: halved(s, seed=i) for i, s in enumerate(spaces.shrinkable)}
-    T = random_T(Cut(spaces, kept))
+    T = random_interpolations(Cut(spaces, kept))
     assert prove(spaces, Cut(spaces, kept, T), shrink(spaces, kept, T))
 
 
@@ -153,10 +155,10 @@ def test_the_result_is_an_ordinary_network(name: str) -> None:
     kinds = [type(module) for module in known.model.modules()]
     assert [type(module) for module in small.modules()] == kinds
     example = Example.of(known.example)
-    expected = outputs(small, example)
+    expected = output_tensors(small, example)
     twin = copy.deepcopy(small)
     twin.load_state_dict(small.state_dict())
-    assert all(torch.equal(a, b) for a, b in zip(outputs(twin, example), expected, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(output_tensors(twin, example), expected, strict=True))
     grads = [p.requires_grad for p in known.model.parameters()]
     assert [p.requires_grad for p in small.parameters()] == grads
     small.train().requires_grad_(True)

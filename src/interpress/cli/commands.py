@@ -14,13 +14,13 @@ from rich.table import Table
 from torch import nn
 
 import interpress
-from interpress.archive import PAGE, checked_target
-from interpress.budget import Budget
+from interpress.budgets.budget import Budget
 from interpress.cli.inputs import Source
 from interpress.cli.loading import checked_device, load_model
-from interpress.comparison import Agreement
-from interpress.data import Calibration
+from interpress.data.calibration_set import CalibrationSet
 from interpress.errors import ArgumentError, DataError, InterpressError, StorageError
+from interpress.evaluation.tally import Agreement
+from interpress.storage.result_folder import PAGE, checked_target
 
 
 def inspect(
@@ -40,8 +40,8 @@ def inspect(
     with _aside(as_json):
         model = load_model(name, arguments, weights, device, judged=False)
         if source is not None:
-            example = Calibration(source.open(), model).first()
-        spaces = interpress.find_spaces(model, example, freeze=exclude or ())
+            example = CalibrationSet(source.open(), model).first()
+        spaces = interpress.find_spaces(model, example, exclude=exclude or ())
     if not as_json:
         print(spaces)
         return

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import inspect
 import operator
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +18,15 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from interpress.errors import ArgumentError, CaptureError
-from interpress.graph.graph import Example, Graph
+from interpress.graph.example import Example
+from interpress.graph.model_state import evaluation, restored_buffers, unwrap
+from interpress.graph.program import Program
 
 _TRANSPARENT = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
 """Regions that only change a mode, and where their operands start: their bodies are inlined."""
 
 
-def capture(model: nn.Module, example: Any) -> Graph:
+def capture(model: nn.Module, example: Any) -> Program:
     """Capture `model` in evaluation mode, as it runs on `example`.
 
     `example` is a tensor, a tuple of positional inputs, or a mapping of keyword inputs. The first
@@ -35,60 +36,11 @@ def capture(model: nn.Module, example: Any) -> Graph:
     network = unwrap(model)
     inputs = Example.of(example)
     _check(network, inputs)
-    with evaluation(network), unwritten(network), torch.random.fork_rng(), torch.no_grad():
+    with evaluation(network), restored_buffers(network), torch.random.fork_rng(), torch.no_grad():
         captured = _two_examples(network, inputs)
         program = _export(network, captured)
-    graph = _to_graph(network, program, captured)
+    graph = _to_program(network, program, captured)
     return dataclasses.replace(graph, doubled=captured is not inputs)
-
-
-def unwrap(model: nn.Module) -> nn.Module:
-    """The network inside `torch.compile`, `DataParallel` or `DistributedDataParallel` wrappers."""
-    if not isinstance(model, nn.Module):
-        raise ArgumentError(f"expected an nn.Module, got {type(model).__name__}")
-    while True:
-        if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
-            model = inner
-        elif isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            model = model.module
-        else:
-            return model
-
-
-@contextlib.contextmanager
-def evaluation(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for all modules, each one's own mode given back afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    fastpath = torch.backends.mha.get_fastpath_enabled()
-    try:
-        for module, _ in modes:
-            module.training = False
-        torch.backends.mha.set_fastpath_enabled(False)  # fused kernels hide the operators
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fastpath)
-        for module, mode in modes:
-            module.training = mode
-
-
-@contextlib.contextmanager
-def untouched(model: nn.Module) -> Iterator[None]:
-    """Random numbers drawn inside and buffers written inside are as before, afterwards."""
-    devices = {t.device.index or 0 for t in model.parameters() if t.is_cuda}
-    with torch.random.fork_rng(devices=sorted(devices)), unwritten(model):
-        yield
-
-
-@contextlib.contextmanager
-def unwritten(model: nn.Module) -> Iterator[None]:
-    """Buffers that a forward writes into get their values back."""
-    before = {buffer: buffer.clone() for buffer in model.buffers()}
-    try:
-        yield
-    finally:
-        for buffer, value in before.items():
-            if not torch.equal(buffer, value):
-                buffer.copy_(value)
 
 
 def _check(model: nn.Module, example: Example) -> None:
@@ -182,7 +134,7 @@ def _first_line(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {lines[0] if lines else ''}"[:300]
 
 
-def _to_graph(model: nn.Module, program: ExportedProgram, example: Example) -> Graph:
+def _to_program(model: nn.Module, program: ExportedProgram, example: Example) -> Program:
     kinds = {
         spec.arg.name: (spec.kind, spec.target) for spec in program.graph_signature.input_specs
     }
@@ -198,7 +150,7 @@ def _to_graph(model: nn.Module, program: ExportedProgram, example: Example) -> G
             weights[node.name] = tensors.canonical(target)
         else:
             constants[node.name] = tensors.constants[target]
-    return Graph(
+    return Program(
         nodes=tuple(_flatten(program.graph_module)),
         weights=weights,
         constants=constants,

@@ -187,17 +187,17 @@ def _repeatable(panel: _Panel) -> Callable[[], None]:
     device = panel.u.device
     if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
         return panel.eliminate
-    graph = torch.cuda.CUDAGraph()
+    program = torch.cuda.CUDAGraph()
     recording = torch.cuda.Stream(device)
     recording.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.device(device), torch.cuda.stream(recording):
-        graph.capture_begin(capture_error_mode="thread_local")
+        program.capture_begin(capture_error_mode="thread_local")
         try:
             panel.eliminate()
         finally:
-            graph.capture_end()
+            program.capture_end()
     torch.cuda.current_stream(device).wait_stream(recording)
-    return graph.replay
+    return program.replay
 
 
 def _gathered(order: Tensor, rows: Tensor, independent: Tensor) -> Pivots:

@@ -26,7 +26,7 @@ _COUPLED = 0.5  # no two of which are coupled more than this
 
 
 @dataclass(frozen=True, eq=False)
-class Reader:
+class Consumer:
     """One reader of the blocks."""
 
     G: Tensor
@@ -39,7 +39,7 @@ class Reader:
     """What the error is relative to."""
 
 
-def eliminate(readers: list[Reader], first: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def eliminate(readers: list[Consumer], first: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Blocks, the last dropped first, and (blocks + 1,) the summed relative error with k kept.
 
     Blocks named in `first` are known to depend on the others and go first, at no cost.
@@ -57,9 +57,9 @@ def eliminate(readers: list[Reader], first: Tensor | None = None) -> tuple[Tenso
             part.drop(dropped[0], alive)
     while len(alive):
         growth = torch.stack([part.growth(alive) for part in parts]).sum(0)
-        at_once = min(max(1, len(alive) // _SHARE, count // _GRAIN), len(alive))
-        ranked = growth.argsort(stable=True)[: _POOL * at_once]
-        chosen = ranked[_apart(parts, alive[ranked], at_once)]
+        examples_per_batch = min(max(1, len(alive) // _SHARE, count // _GRAIN), len(alive))
+        ranked = growth.argsort(stable=True)[: _POOL * examples_per_batch]
+        chosen = ranked[_apart(parts, alive[ranked], examples_per_batch)]
         gone = alive[chosen]
         alive = alive[~torch.isin(alive, gone)]
         together = sum(part.drop(gone, alive) for part in parts)
@@ -97,7 +97,7 @@ class _Part:
         self._dead = 0
 
     @classmethod
-    def of(cls, reader: Reader) -> _Part:
+    def of(cls, reader: Consumer) -> _Part:
         """Nothing dropped yet."""
         G = reader.G
         size = G.diagonal().mean().clamp(min=1e-30)

@@ -31,10 +31,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interpress.checks import is_whole
 from interpress.errors import ArgumentError
 from interpress.linalg.factor import RFactor
-from interpress.linalg.ordering import Interpolation, Ordering, is_whole
-from interpress.linalg.orderings import order_by_pivoting
+from interpress.linalg.interpolation import Interpolation
+from interpress.linalg.ordering import ColumnOrdering
+from interpress.linalg.pivoting import order_by_pivoting
 from interpress.linalg.precision import has_float64
 from interpress.linalg.stream import FactorStream
 
@@ -83,7 +85,7 @@ def interpolative_decomposition(
     return Interpolation(found.kept.to(A.device), T, residual)
 
 
-def column_ordering(A: Tensor | np.ndarray[Any, Any]) -> Ordering:
+def column_ordering(A: Tensor | np.ndarray[Any, Any]) -> ColumnOrdering:
     """The pivoted factorization behind it: every k, every error, from one pass over ``A``."""
     A = _as_matrix(A)
     rows, n = A.shape

@@ -3,69 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral, Real
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from interpress.checks import is_number, is_whole
 from interpress.errors import ArgumentError
+from interpress.linalg.interpolation import Interpolation, interpolation_matrix
+from interpress.linalg.norms import spectral_norm, spectral_norm_at_most
+from interpress.linalg.precision import as_square
+from interpress.linalg.strong import bounded_interpolation
+from interpress.linalg.triangular import solve_truncated, solve_upper
 
 # Where T is so large that rounding in it is of this size, relative to Z, a smaller T is as exact.
 _ROUNDING = 0.1
-
-
-@dataclass(frozen=True, eq=False)
-class Interpolation:
-    """``Z ~= Z[:, kept] @ T`` with k of n columns kept.
-
-    ``T[:, kept]`` is exactly the identity. Errors are absolute norms of ``Z - Z[:, kept] @ T``.
-    """
-
-    kept: Tensor  #: (k,) column indices, most important first
-    T: Tensor  #: (k, n) interpolation matrix
-    residual: Tensor = field(repr=False)  #: ``R22``: same singular values as Z - Z[:, kept] @ T
-
-    @property
-    def k(self) -> int:
-        """How many columns are kept."""
-        return self.T.shape[0]
-
-    @property
-    def n(self) -> int:
-        """How many columns there were."""
-        return self.T.shape[1]
-
-    @cached_property
-    def frobenius_error(self) -> float:
-        """``||Z - Z[:, kept] @ T||_F``."""
-        return float(torch.linalg.matrix_norm(self.residual)) if self.residual.numel() else 0.0
-
-    @cached_property
-    def spectral_error(self) -> float:
-        """``||Z - Z[:, kept] @ T||_2``, computed (not bounded) the first time it is asked for."""
-        return spectral_norm(self.residual)
-
-    @cached_property
-    def T_norm(self) -> float:
-        """``||T||_F`` of the dropped columns: how much rounding in the kept ones can grow."""
-        return math.sqrt(max(float(torch.linalg.matrix_norm(self.T)) ** 2 - self.k, 0.0))
-
-    @property
-    def largest_entry(self) -> float:
-        """``max |T|`` of the dropped columns: how much of a kept one goes into another."""
-        dropped = torch.ones(self.n, dtype=torch.bool, device=self.T.device)
-        dropped[self.kept] = False
-        entries = self.T[:, dropped]
-        return float(entries.abs().max()) if entries.numel() else 0.0
-
-    def __repr__(self) -> str:
-        return (
-            f"Interpolation(k={self.k}, n={self.n}, frobenius_error={self.frobenius_error:.3g}, "
-            f"largest_entry={self.largest_entry:.3g})"
-        )
 
 
 class SvdBound(NamedTuple):
@@ -76,7 +30,7 @@ class SvdBound(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Ordering:
+class ColumnOrdering:
     """All columns of ``Z``, most important first, and the triangular factor in that order.
 
     Nested: ``kept`` for k is the first k of ``order``, whatever k. Columns that depend on the ones
@@ -189,9 +143,7 @@ class Ordering:
         for this k alone, no longer the first k of ``order``.
         """
         if max_entry is not None:
-            from interpress.linalg.strong import bounded_interpolation
-
-            return bounded_interpolation(self, self._checked(k), max_entry)
+            return self._bounded(self._checked(k), max_entry)
         k = self._checked(k)
         count = int(self.independent_counts[k])
         kept = self.kept(k)
@@ -209,6 +161,13 @@ class Ordering:
         basis = None if count == k else self.independent[:k].nonzero()[:, 0]
         T = interpolation_matrix(kept, self.columns[count:], coefficients, basis)
         return Interpolation(kept, T, residual)
+
+    def _bounded(self, k: int, max_entry: float) -> Interpolation:
+        if not is_number(max_entry) or not max_entry > 1:
+            raise ArgumentError(f"max_entry={max_entry!r}; give a bound above 1, such as 2")
+        count = int(self.independent_counts[k])
+        dependent = self.order[:k][~self.independent[:k]]
+        return bounded_interpolation(self.R, self.columns, count, dependent, max_entry)
 
     def for_accuracy(
         self,
@@ -286,82 +245,3 @@ class Ordering:
 def suffix_sums(values: Tensor) -> Tensor:
     """(n + 1,) the sums of ``values[k:]`` for k = 0 ... n."""
     return torch.cat([values.flip(0).cumsum(0).flip(0), values.new_zeros(1)])
-
-
-def is_whole(value: object) -> bool:
-    """An integer of any library, and not a truth value."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> bool:
-    """A real number of any library, and not a truth value."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def as_square(matrix: Tensor, n: int, name: str) -> Tensor:
-    """``matrix``, if it is a finite float n x n one."""
-    if not isinstance(matrix, Tensor) or not matrix.is_floating_point():
-        raise ArgumentError(f"{name} is not a float tensor; pass one of shape ({n}, {n})")
-    if matrix.shape != (n, n):
-        raise ArgumentError(f"{name} has shape {tuple(matrix.shape)}; it must be ({n}, {n})")
-    if not bool(matrix.isfinite().all()):
-        raise ArgumentError(f"{name} holds NaN or Inf; repair what it was made from")
-    return matrix.detach()
-
-
-def interpolation_matrix(
-    kept: Tensor, rest: Tensor, coefficients: Tensor, basis: Tensor | None = None
-) -> Tensor:
-    """``T`` (k x n): the identity at ``kept``, ``coefficients`` of the ``basis`` rows elsewhere."""
-    k, n = len(kept), len(rest) + coefficients.shape[0]
-    by_column = coefficients.new_zeros(n, k)  # T.T, so that one column is one contiguous row
-    if basis is None:
-        by_column[rest] = coefficients.T
-    else:
-        by_column[rest[:, None], basis] = coefficients.T
-    by_column[kept] = torch.eye(k, dtype=by_column.dtype, device=by_column.device)
-    return by_column.T
-
-
-def solve_upper(R11: Tensor, R12: Tensor) -> Tensor:
-    """``R11^-1 @ R12`` for an upper-triangular ``R11``."""
-    return torch.linalg.solve_triangular(R11, R12, upper=True)
-
-
-def solve_truncated(R11: Tensor, R12: Tensor, floor: float) -> Tensor:
-    """The smallest least-squares solution, for an ``R11`` that is singular to working precision."""
-    U, sizes, Vh = torch.linalg.svd(R11)
-    inverse = torch.where(sizes > floor * sizes[0], 1 / sizes, 0.0)
-    return Vh.T @ (inverse[:, None] * (U.T @ R12))
-
-
-def _normalised_gram(matrix: Tensor) -> tuple[Tensor, float]:
-    """Gram matrix of the shorter side with unit trace, and the Frobenius norm taken out."""
-    size = float(torch.linalg.matrix_norm(matrix)) if matrix.numel() else 0.0
-    if size == 0.0:
-        return matrix.new_zeros(0, 0), 0.0
-    scaled = matrix / size
-    return (scaled @ scaled.T if scaled.shape[0] <= scaled.shape[1] else scaled.T @ scaled), size
-
-
-def spectral_norm(matrix: Tensor) -> float:
-    """``||matrix||_2``; the largest eigenvalue of a Gram matrix has full relative precision."""
-    gram, size = _normalised_gram(matrix)
-    if size == 0.0:
-        return 0.0
-    return size * math.sqrt(max(float(torch.linalg.eigvalsh(gram)[-1]), 0.0))
-
-
-def spectral_norm_at_most(matrix: Tensor, bound: float) -> bool:
-    """Whether ``||matrix||_2 <= bound``, by one Cholesky instead of an eigenvalue problem.
-
-    ``bound**2 * I - M M'`` has a Cholesky factor exactly when no singular value exceeds the bound.
-    """
-    gram, size = _normalised_gram(matrix)
-    if size <= bound:
-        return True
-    if bound <= 0:
-        return False
-    shifted = -gram
-    shifted.diagonal().add_((bound / size) ** 2)
-    return int(torch.linalg.cholesky_ex(shifted).info) == 0

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from interpress.errors import DataError
+from interpress.errors import ArgumentError, DataError
 
 EPS64 = torch.finfo(torch.float64).eps
 EPS32 = torch.finfo(torch.float32).eps
@@ -82,3 +82,14 @@ def check_range(matrix: Tensor, *, squared: bool = False) -> None:
             f"the largest magnitude is {largest:.1e}, whose square leaves float64; scale the data "
             f"into [{SMALLEST:g}, {LARGEST:g}] (the interpolation matrix does not change)"
         )
+
+
+def as_square(matrix: Tensor, n: int, name: str) -> Tensor:
+    """``matrix``, if it is a finite float n x n one."""
+    if not isinstance(matrix, Tensor) or not matrix.is_floating_point():
+        raise ArgumentError(f"{name} is not a float tensor; pass one of shape ({n}, {n})")
+    if matrix.shape != (n, n):
+        raise ArgumentError(f"{name} has shape {tuple(matrix.shape)}; it must be ({n}, {n})")
+    if not bool(matrix.isfinite().all()):
+        raise ArgumentError(f"{name} holds NaN or Inf; repair what it was made from")
+    return matrix.detach()

@@ -12,22 +12,19 @@ Two routes, same result up to rounding:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from interpress import storage
-from interpress.errors import ArgumentError, DataError, StorageError
+from interpress.checks import is_whole
+from interpress.errors import ArgumentError, DataError
 from interpress.linalg.factor import RFactor
-from interpress.linalg.ordering import is_whole
 from interpress.linalg.precision import has_fast_float64, has_float64, largest_magnitude
 from interpress.linalg.sums import KINDS, GramSum, RowSum, SinglePrecisionTsqrSum, TsqrSum
 
 Route = Literal["auto", "gram", "tsqr"]
-_KIND = "factor-stream"
 
 
 class FactorStream:
@@ -130,21 +127,25 @@ class FactorStream:
             )
         return self._sum.factor(self.rows)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a safetensors file, to go on later or to merge elsewhere."""
+    def state(self) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """Return tensors and fields from which `from_state` rebuilds the stream."""
         fields = {name: str(getattr(self, name)) for name in ("n", "rows", "batches", "route")}
         fields["dtype"] = str(self._dtype).removeprefix("torch.")
-        if self._sum is not None:
-            fields |= {"kind": self._sum.kind, "additions": str(self._sum.additions)}
-            fields["largest"] = repr(self._largest)
-        storage.save_tensors(path, _KIND, self._sum.tensors() if self._sum else {}, fields)
+        if self._sum is None:
+            return {}, fields
+        fields |= {"kind": self._sum.kind, "additions": str(self._sum.additions)}
+        fields["largest"] = repr(self._largest)
+        return self._sum.tensors(), fields
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], *, device: torch.device | str | None = None
+    def from_state(
+        cls,
+        tensors: dict[str, Tensor],
+        fields: dict[str, str],
+        *,
+        device: torch.device | str | None = None,
     ) -> FactorStream:
-        """A stream that goes on exactly where the saved one stopped."""
-        tensors, fields = storage.load_tensors(path, _KIND)
+        """Return a stream that continues exactly where the one that gave `state` stopped."""
         try:
             dtype = None if fields["dtype"] == "None" else getattr(torch, fields["dtype"])
             route: Any = fields["route"]
@@ -157,9 +158,9 @@ class FactorStream:
                 if stream.route != kind.route:
                     raise ValueError("its route")
         except (KeyError, ValueError, AttributeError, TypeError) as error:
-            raise StorageError(f"{path} lacks or garbles {error}; save the stream again") from error
+            raise DataError(f"the state of the stream lacks or garbles {error}") from error
         if (stream._sum is None) != (stream.rows == 0) or min(stream.rows, stream.batches) < 0:
-            raise StorageError(f"{path} counts {stream.rows} rows but does not fit; save it again")
+            raise DataError(f"the state of the stream counts {stream.rows} rows, which cannot be")
         if stream._sum is not None and stream._device is not None:
             stream._sum = stream._sum.to(stream._device)
         return stream

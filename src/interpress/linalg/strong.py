@@ -14,49 +14,42 @@ values within ``sqrt(1 + bound**2 * k * (n - k))`` of the best possible.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-from interpress.errors import ArgumentError, InterpressError
+from interpress.errors import InterpressError
 from interpress.linalg.factor import triangle
-from interpress.linalg.ordering import (
-    Interpolation,
-    interpolation_matrix,
-    is_number,
-    solve_upper,
-)
+from interpress.linalg.interpolation import Interpolation, interpolation_matrix
 from interpress.linalg.precision import largest_magnitude
-
-if TYPE_CHECKING:
-    from interpress.linalg.ordering import Ordering
+from interpress.linalg.triangular import solve_upper
 
 _SLACK = 1e-8  # rounding allowed over the bound
 _SWEEPS = 20  # fresh starts of the swap updates; one is the rule
 
 
-def bounded_interpolation(ordering: Ordering, k: int, max_entry: float) -> Interpolation:
-    """Start from the first k of ``ordering`` and exchange until ``max |T| <= max_entry``."""
-    if not is_number(max_entry) or not max_entry > 1:
-        raise ArgumentError(f"max_entry={max_entry!r}; the bound must be more than 1, such as 2")
-    count = int(ordering.independent_counts[k])
-    extra = ordering.order[:k][~ordering.independent[:k]]  # kept, but of no use to the others
-    columns = ordering.columns.clone()
-    scale = largest_magnitude(ordering.R) or 1.0
-    R = ordering.R / scale  # squares of squares appear below
+def bounded_interpolation(
+    R: Tensor, columns: Tensor, count: int, dependent: Tensor, max_entry: float
+) -> Interpolation:
+    """Exchange columns until ``max |T| <= max_entry``.
+
+    ``R`` is a triangular factor whose columns are ``columns`` of ``Z``. The first ``count`` of them
+    are the basis to start from. ``dependent`` columns are kept too, but help no other column.
+    """
+    columns = columns.clone()
+    scale = largest_magnitude(R) or 1.0
+    R = R / scale  # the updates below square squares, which would overflow
     bound = max_entry * (1 + _SLACK)
     for _ in range(_SWEEPS):
         T = solve_upper(R[:count, :count], R[:count, count:])
         swapped = _exchange(R, T, count, bound) if T.numel() else None
         if swapped is None:
             if T.numel() and not float(T.abs().max()) <= bound:
-                break  # not a number: nothing to compare
-            return _assemble(columns, count, extra, T, R[count:, count:] * scale)
+                break  # T holds NaN: no comparison means anything
+            return _assemble(columns, count, dependent, T, R[count:, count:] * scale)
         columns, R = columns[swapped], triangle(R[:, swapped])
     raise InterpressError(
-        f"rounding keeps entries of T above max_entry={max_entry} at k={k}, after up to {_SWEEPS} "
-        "sweeps of swaps; raise max_entry or lower k"
+        f"rounding keeps entries of T above max_entry={max_entry} after {_SWEEPS} sweeps of swaps "
+        f"with k={count + len(dependent)} columns kept; raise max_entry or lower k"
     )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import string
 from dataclasses import replace
 
-from interpress.graph.labels import Layers
-from interpress.graph.relations import Operand, align, contract, mix, without
-from interpress.graph.trace import Op, Value
+from interpress.labels.labelling import Labellings
+from interpress.labels.relations import Operand, align, contract, mix, without
+from interpress.labels.trace import Op, Value
 from interpress.ops.registry import Term, flops, rule
 
 
 @rule("aten.scaled_dot_product_attention")
-def attention(op: Op) -> Layers:
+def attention(op: Op) -> Labellings:
     """`softmax(query @ key.T) @ value`, per head."""
     query, key, value = op["query"], op["key"], op["value"]
     batch = string.ascii_letters[: len(query.shape) - 2]
@@ -29,7 +29,7 @@ def attention(op: Op) -> Layers:
     mask = op.get("attn_mask")
     if mask is not None:
         weights = align(op, weights, mask)
-    weights = replace(weights, layers=without(mix(op, weights, [-1]), [-1], len(shape)))
+    weights = replace(weights, labellings=without(mix(op, weights, [-1]), [-1], len(shape)))
     return contract(
         op,
         Operand("scores", weights, batch + "LS"),
@@ -43,14 +43,14 @@ def _repeated(value: Value, times: int) -> Value:
     if times == 1:
         return value
     dim = len(value.shape) - 3
-    layers = tuple(
-        layer.moved(
-            layer.labels.repeat_interleave(times if layer.labels.shape[dim] > 1 else 1, dim)
+    labellings = tuple(
+        labelling.moved(
+            labelling.labels.repeat_interleave(times if labelling.labels.shape[dim] > 1 else 1, dim)
         )
-        for layer in value.layers
+        for labelling in value.labellings
     )
     shape = (*value.shape[:dim], value.shape[dim] * times, *value.shape[dim + 1 :])
-    return replace(value, shape=shape, layers=layers)
+    return replace(value, shape=shape, labellings=labellings)
 
 
 @flops("aten.scaled_dot_product_attention")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from interpress.graph.labels import Layer, Layers
-from interpress.graph.relations import Operand, align, balance, contract, mix, read, uniform
-from interpress.graph.trace import Op, Side, Value
+from interpress.labels.labelling import Labelling, Labellings
+from interpress.labels.relations import Operand, align, balance, contract, mix, read, uniform
+from interpress.labels.trace import Op, Side, Value
 from interpress.ops.pointwise import reshaped
 from interpress.ops.registry import Term, flops, rule
 
@@ -21,19 +21,19 @@ def _transposed(op: Op) -> bool:
 
 
 @rule(*_FORWARD, *_TRANSPOSED, "aten.convolution")
-def convolution(op: Op) -> Layers:
+def convolution(op: Op) -> Labellings:
     """Channels are dim 1 of the input; kernel and space are slid over."""
     x, weight, groups = op["input"], op["weight"], op["groups"]
     if len(x.shape) != len(weight.shape):  # an input without a batch dim
         return _unbatched(op)
-    x = replace(x, layers=uniform(op, x, range(2, len(x.shape))))
-    weight = replace(weight, layers=uniform(op, weight, range(2, len(weight.shape))))
+    x = replace(x, labellings=uniform(op, x, range(2, len(x.shape))))
+    weight = replace(weight, labellings=uniform(op, weight, range(2, len(weight.shape))))
     transposed = _transposed(op)
     if groups == 1:
         space = "abc"[: len(x.shape) - 2]
         kernel = "ABC"[: len(x.shape) - 2]
         letters = ("ZY" if not transposed else "YZ") + kernel
-        layers = contract(
+        labellings = contract(
             op,
             Operand("input", _flat(x, 1), "NY" + space, op["input"]),
             Operand("weight", _only(weight, (0, 1)), letters, op["weight"]),
@@ -41,37 +41,41 @@ def convolution(op: Op) -> Layers:
         )
         width = weight.shape[1 if transposed else 0]
     else:
-        layers, width = _grouped(op, x, weight, groups, transposed)
-    return _with_bias(op, layers, width)
+        labellings, width = _grouped(op, x, weight, groups, transposed)
+    return _with_bias(op, labellings, width)
 
 
 def _flat(value: Value, dim: int) -> Value:
     """The value with its other dims unlabelled, so that only channels are paired."""
-    return replace(value, layers=tuple(la for la in value.layers if la.support == (dim,)))
+    return replace(value, labellings=tuple(la for la in value.labellings if la.support == (dim,)))
 
 
 def _only(value: Value, dims: tuple[int, ...]) -> Value:
-    return replace(value, layers=tuple(la for la in value.layers if set(la.support) <= set(dims)))
+    return replace(
+        value, labellings=tuple(la for la in value.labellings if set(la.support) <= set(dims))
+    )
 
 
-def _with_bias(op: Op, layers: Layers, width: int) -> Layers:
+def _with_bias(op: Op, labellings: Labellings, width: int) -> Labellings:
     bias = op.get("bias")
     if bias is None:
-        return layers
+        return labellings
     ndim = len(op["input"].shape)
     shape = (1, width) + (1,) * (ndim - 2)
-    return align(op, Value(shape, layers), reshaped(bias, shape)).layers
+    return align(op, Value(shape, labellings), reshaped(bias, shape)).labellings
 
 
-def _unbatched(op: Op) -> Layers:
+def _unbatched(op: Op) -> Labellings:
     for value in (op["input"], op["weight"]):
         mix(op, value, range(len(value.shape)), "has an input without a batch dim")
     return ()
 
 
-def _grouped(op: Op, x: Value, weight: Value, groups: int, transposed: bool) -> tuple[Layers, int]:
-    rows = next((la for la in weight.layers if la.support == (0,)), None)
-    source = next((la for la in x.layers if la.support == (1,) and not la.slab), None)
+def _grouped(
+    op: Op, x: Value, weight: Value, groups: int, transposed: bool
+) -> tuple[Labellings, int]:
+    rows = next((la for la in weight.labellings if la.support == (0,)), None)
+    source = next((la for la in x.labellings if la.support == (1,) and not la.slab), None)
     width = weight.shape[1] * groups if transposed else weight.shape[0]
     view = (1, width) + (1,) * (len(x.shape) - 2)
     if rows is None or weight.weight is None:
@@ -83,7 +87,7 @@ def _grouped(op: Op, x: Value, weight: Value, groups: int, transposed: bool) -> 
         return _depthwise(op, source, flat, view, transposed), width
     if source is None:
         mix(op, weight, [0, 1], "reads the model's input in groups")
-        return (Layer(flat.reshape(view)),) if not transposed else (), width
+        return (Labelling(flat.reshape(view)),) if not transposed else (), width
     inside = _inside(op, weight, groups)  # (groups, members): labels of dim 1, apart per group
     channels = source.labels.reshape(groups, -1)
     balance(op, channels, groups)
@@ -99,7 +103,7 @@ def _grouped(op: Op, x: Value, weight: Value, groups: int, transposed: bool) -> 
         Side("weight", op["weight"], (0,) if transposed else (0, 1), near, near),
     )
     read(op, sides)
-    return (Layer(far.reshape(view)),), width
+    return (Labelling(far.reshape(view)),), width
 
 
 def _inside(op: Op, weight: Value, groups: int) -> Tensor:
@@ -109,21 +113,21 @@ def _inside(op: Op, weight: Value, groups: int) -> Tensor:
     """
     assert weight.weight is not None
     stored = op.trace.weights[weight.weight]
-    joint = next((la for la in stored.layers if la.support == (0, 1)), None)
+    joint = next((la for la in stored.labellings if la.support == (0, 1)), None)
     members, per_group = weight.shape[1], weight.shape[0] // groups
     if joint is not None:
         return joint.labels.reshape(weight.shape[:2])[::per_group]
     labels = op.trace.fresh(groups * members).reshape(groups, members)
     spread = labels.repeat_interleave(per_group, 0)
-    layer = Layer(spread.reshape(*weight.shape[:2], *(1,) * (len(weight.shape) - 2)))
-    others = tuple(la for la in stored.layers if la.support != (1,))
-    stored.layers = (*others, layer)
+    labelling = Labelling(spread.reshape(*weight.shape[:2], *(1,) * (len(weight.shape) - 2)))
+    others = tuple(la for la in stored.labellings if la.support != (1,))
+    stored.labellings = (*others, labelling)
     return labels
 
 
 def _depthwise(
-    op: Op, source: Layer | None, flat: Tensor, view: tuple[int, ...], transposed: bool
-) -> Layers:
+    op: Op, source: Labelling | None, flat: Tensor, view: tuple[int, ...], transposed: bool
+) -> Labellings:
     """Every channel by itself: a carrier, with as many outputs as the multiplier says."""
     width = view[1]
     channels = op["input"].shape[1]
@@ -133,7 +137,7 @@ def _depthwise(
     else:
         each = source.labels.reshape(-1).repeat_interleave(width // channels)
         op.trace.unite(each, out, f"{op.where} combines it with values that no weight produces")
-    return (Layer(out.reshape(view)),)
+    return (Labelling(out.reshape(view)),)
 
 
 @flops(*_FORWARD, *_TRANSPOSED, "aten.convolution")

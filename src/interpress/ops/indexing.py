@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
-from interpress.graph.labels import Layers, tidy
-from interpress.graph.relations import mix, without
-from interpress.graph.trace import Op, Value
+from interpress.labels.labelling import Labellings, tidy
+from interpress.labels.relations import mix, without
+from interpress.labels.trace import Op, Value
 from interpress.ops.registry import rule
 
 _WHY = "looks its members up by number"
 
 
-def _looked_up(op: Op, value: Value, dim: int, index_ndim: int) -> Layers:
+def _looked_up(op: Op, value: Value, dim: int, index_ndim: int) -> Labellings:
     """Layers after one dim is replaced by the dims of an index."""
     dim %= len(value.shape)
-    layers = without(mix(op, value, [dim], _WHY), [dim], len(value.shape))
+    labellings = without(mix(op, value, [dim], _WHY), [dim], len(value.shape))
     moved = []
-    for layer in layers:
-        shape = list(layer.labels.shape)
+    for labelling in labellings:
+        shape = list(labelling.labels.shape)
         shape[dim : dim + 1] = [1] * index_ndim
-        moved.append(layer.moved(layer.labels.reshape(shape)))
+        moved.append(labelling.moved(labelling.labels.reshape(shape)))
     return tidy(moved)
 
 
 @rule("aten.embedding")
-def embedding(op: Op) -> Layers:
+def embedding(op: Op) -> Labellings:
     """Rows of a table: its columns are channels."""
     weight, indices = op["weight"], op["indices"]
-    op.trace.produced += [layer.labels for layer in weight.channels() if layer.support == (1,)]
+    op.trace.produced += [
+        labelling.labels for labelling in weight.channels() if labelling.support == (1,)
+    ]
     return _looked_up(op, weight, 0, len(indices.shape))
 
 
 @rule("aten.index_select")
-def index_select(op: Op) -> Layers:
+def index_select(op: Op) -> Labellings:
     """Some indices of one dim."""
     return _looked_up(op, op["self"], op["dim"], 1)
 
 
 @rule("aten.index")
-def index(op: Op) -> Layers:
+def index(op: Op) -> Labellings:
     """Advanced indexing; one index tensor is followed, several in a row too."""
     value, indices = op["self"], list(op["indices"])
     for used in (i for i in indices if i is not None):
@@ -47,17 +49,17 @@ def index(op: Op) -> Layers:
     if dims != list(range(dims[0], dims[0] + len(dims))):
         mix(op, value, range(len(value.shape)), _WHY)
         return ()
-    layers = without(mix(op, value, dims, _WHY), dims, len(value.shape))
+    labellings = without(mix(op, value, dims, _WHY), dims, len(value.shape))
     moved = []
-    for layer in layers:
-        shape = list(layer.labels.shape)
+    for labelling in labellings:
+        shape = list(labelling.labels.shape)
         shape[dims[0] : dims[-1] + 1] = [1] * width
-        moved.append(layer.moved(layer.labels.reshape(shape)))
+        moved.append(labelling.moved(labelling.labels.reshape(shape)))
     return tidy(moved)
 
 
 @rule("aten.gather", "aten.take_along_dim")
-def gather(op: Op) -> Layers:
+def gather(op: Op) -> Labellings:
     """Elements along one dim picked by an index of the same shape."""
     value, picked = op["self"], op.inputs()[1]
     mix(op, picked, range(len(picked.shape)), "uses it as an index")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from interpress.graph.labels import Layers
-from interpress.graph.relations import align
-from interpress.graph.trace import Op, Value
+from interpress.labels.labelling import Labellings
+from interpress.labels.relations import align
+from interpress.labels.trace import Op, Value
 from interpress.ops.registry import rule
 
 
@@ -21,9 +21,9 @@ from interpress.ops.registry import rule
     "aten.logical_not", "aten.logical_and", "aten.logical_or", "aten.__and__", "aten.__or__",
     "aten.true_divide", "aten.divide", "aten.multiply", "aten.subtract",
 )  # fmt: skip
-def pointwise(op: Op) -> Layers:
+def pointwise(op: Op) -> Labellings:
     """All operands share their labels, under broadcasting."""
-    return align(op, *op.inputs()).layers
+    return align(op, *op.inputs()).labellings
 
 
 @rule(
@@ -31,23 +31,23 @@ def pointwise(op: Op) -> Layers:
     "aten.lift_fresh_copy", "aten.positive", "aten.neg", "aten.type_as",
     linear=True,
 )  # fmt: skip
-def unchanged(op: Op) -> Layers:
+def unchanged(op: Op) -> Labellings:
     """The same values, perhaps elsewhere or in another type."""
-    return op.inputs()[0].layers
+    return op.inputs()[0].labellings
 
 
 @rule("aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", linear=True)
-def dropout(op: Op) -> Layers:
+def dropout(op: Op) -> Labellings:
     """Nothing in evaluation mode; a mask per element when it stays on."""
     op.linear = not op["train"]
-    return op.inputs()[0].layers
+    return op.inputs()[0].labellings
 
 
 @rule("aten.mul", "aten.div")
-def scale(op: Op) -> Layers:
+def scale(op: Op) -> Labellings:
     """A product; by a single number it commutes with mixing channels."""
     op.linear = sum(_has_extent(value) for value in op.inputs()) <= 1 and _first_is_tensor(op)
-    return align(op, *op.inputs()).layers
+    return align(op, *op.inputs()).labellings
 
 
 def _has_extent(value: Value) -> bool:
@@ -60,14 +60,16 @@ def _first_is_tensor(op: Op) -> bool:
 
 
 @rule("aten.prelu")
-def prelu(op: Op) -> Layers:
+def prelu(op: Op) -> Labellings:
     """A slope for every channel, which is dim 1."""
     x, slope = op["self"], op["weight"]
     channel_first = (1, *slope.shape) + (1,) * (len(x.shape) - 2)
-    return align(op, x, reshaped(slope, channel_first)).layers
+    return align(op, x, reshaped(slope, channel_first)).labellings
 
 
 def reshaped(value: Value, shape: tuple[int, ...]) -> Value:
     """A vector of one number per channel, laid along the channel dim."""
-    layers = tuple(layer.moved(layer.labels.reshape(shape)) for layer in value.layers)
-    return Value(shape, layers)
+    labellings = tuple(
+        labelling.moved(labelling.labels.reshape(shape)) for labelling in value.labellings
+    )
+    return Value(shape, labellings)

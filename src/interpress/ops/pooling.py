@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from interpress.graph.labels import Layers
-from interpress.graph.relations import mix, uniform
-from interpress.graph.trace import Op
+from interpress.labels.labelling import Labellings
+from interpress.labels.relations import mix, uniform
+from interpress.labels.trace import Op
 from interpress.ops.registry import rule
 
 _POOLS = [
@@ -34,20 +34,20 @@ def _space(op: Op) -> range:
 
 
 @rule(*_POOLS, *_RESIZES)
-def pool(op: Op) -> Layers:
+def pool(op: Op) -> Labellings:
     """A channel of the output is made from the same channel of the input."""
     return uniform(op, op.inputs()[0], _space(op))
 
 
 @rule(*_WITH_INDICES)
-def pool_with_indices(op: Op) -> list[Layers]:
+def pool_with_indices(op: Op) -> list[Labellings]:
     """As `pool`, with the places of the maxima."""
-    layers = uniform(op, op.inputs()[0], _space(op))
-    return [layers, layers]
+    labellings = uniform(op, op.inputs()[0], _space(op))
+    return [labellings, labellings]
 
 
 @rule("aten.grid_sampler", "aten.grid_sampler_2d", "aten.grid_sampler_3d")
-def grid_sample(op: Op) -> Layers:
+def grid_sample(op: Op) -> Labellings:
     """Channels, dim 1, are sampled alike; the grid may hold none."""
     x, grid = op.inputs()
     mix(op, grid, range(len(grid.shape)), "uses it as sampling positions")

@@ -5,21 +5,21 @@ from __future__ import annotations
 import string
 from dataclasses import replace
 
-from interpress.graph.labels import Layers
-from interpress.graph.relations import Operand, align, contract, mix, without
-from interpress.graph.trace import Op, Value
+from interpress.labels.labelling import Labellings
+from interpress.labels.relations import Operand, align, contract, mix, without
+from interpress.labels.trace import Op, Value
 from interpress.ops.registry import Term, flops, rule
 
 
 @rule("aten.linear")
-def linear(op: Op) -> Layers:
+def linear(op: Op) -> Labellings:
     """`x @ weight.T + bias`."""
     x, weight, bias = op["input"], op["weight"], op.get("bias")
     lead = string.ascii_letters[: len(x.shape) - 1]
-    layers = contract(
+    labellings = contract(
         op, Operand("input", x, lead + "Y"), Operand("weight", weight, "ZY"), lead + "Z"
     )
-    return _plus(op, layers, (*x.shape[:-1], weight.shape[0]), bias)
+    return _plus(op, labellings, (*x.shape[:-1], weight.shape[0]), bias)
 
 
 @flops("aten.linear")
@@ -28,15 +28,15 @@ def linear_flops(op: Op) -> list[Term]:
     return [(2, (*_all(op.outputs[0]), (op["weight"], 1)))]
 
 
-def _plus(op: Op, layers: Layers, shape: tuple[int, ...], bias: Value | None) -> Layers:
-    return layers if bias is None else align(op, Value(shape, layers), bias).layers
+def _plus(op: Op, labellings: Labellings, shape: tuple[int, ...], bias: Value | None) -> Labellings:
+    return labellings if bias is None else align(op, Value(shape, labellings), bias).labellings
 
 
 def _all(value: Value) -> tuple[tuple[Value, int], ...]:
     return tuple((value, dim) for dim in range(len(value.shape)))
 
 
-def _product(op: Op, first: str, second: str) -> tuple[Layers, tuple[int, ...]]:
+def _product(op: Op, first: str, second: str) -> tuple[Labellings, tuple[int, ...]]:
     """Layers and shape of a matrix product under the rules of `torch.matmul`."""
     x, y = op[first], op[second]
     a, b = len(x.shape), len(y.shape)
@@ -48,8 +48,8 @@ def _product(op: Op, first: str, second: str) -> tuple[Layers, tuple[int, ...]]:
     for letter in batch:
         both = [dict(zip(le, v.shape, strict=True)).get(letter, 1) for le, v in ((lx, x), (ly, y))]
         sizes[letter] = max(both)
-    layers = contract(op, Operand(first, x, lx), Operand(second, y, ly), out)
-    return layers, tuple(sizes[letter] for letter in out)
+    labellings = contract(op, Operand(first, x, lx), Operand(second, y, ly), out)
+    return labellings, tuple(sizes[letter] for letter in out)
 
 
 _NAMES = {
@@ -64,16 +64,16 @@ _NAMES = {
 
 
 @rule("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot")
-def matmul(op: Op) -> Layers:
+def matmul(op: Op) -> Labellings:
     """A (batched) matrix product."""
     return _product(op, *_NAMES[op.family])[0]
 
 
 @rule("aten.addmm", "aten.baddbmm")
-def addmm(op: Op) -> Layers:
+def addmm(op: Op) -> Labellings:
     """A matrix product added to something."""
-    layers, shape = _product(op, *_NAMES[op.family])
-    return align(op, Value(shape, layers), op["self"]).layers
+    labellings, shape = _product(op, *_NAMES[op.family])
+    return align(op, Value(shape, labellings), op["self"]).labellings
 
 
 @flops("aten.matmul", "aten.mm", "aten.bmm", "aten.addmm", "aten.baddbmm", "aten.mv", "aten.dot")
@@ -98,7 +98,7 @@ def _tensordot_letters(op: Op) -> tuple[str, str, str]:
 
 
 @rule("aten.tensordot")
-def tensordot(op: Op) -> Layers:
+def tensordot(op: Op) -> Labellings:
     """A sum over several pairs of dims."""
     first, second, out = _tensordot_letters(op)
     return contract(
@@ -114,7 +114,7 @@ def tensordot_flops(op: Op) -> list[Term]:
 
 
 @rule("aten.einsum")
-def einsum(op: Op) -> Layers:
+def einsum(op: Op) -> Labellings:
     """One or two operands; more at once are not followed."""
     values = op.inputs()
     letters, out = _parse(op["equation"], values)
@@ -126,8 +126,8 @@ def einsum(op: Op) -> Layers:
     if len(values) == 1:
         gone = [dim for dim, letter in enumerate(letters[0]) if letter not in out]
         mixed = without(mix(op, values[0], gone), gone, len(letters[0]))
-        value = replace(values[0], layers=mixed)
-        return Operand("", value, letters[0]).over(out).layers
+        value = replace(values[0], labellings=mixed)
+        return Operand("", value, letters[0]).over(out).labellings
     x, y = (Operand(str(i), v, w) for i, (v, w) in enumerate(zip(values, letters, strict=True)))
     return contract(op, x, y, out)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from interpress.graph.labels import Layers
-from interpress.graph.trace import Op
+from interpress.labels.labelling import Labellings
+from interpress.labels.trace import Op
 from interpress.ops.registry import Term, flops, rule
 
 _LAYERS = ("aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu")
@@ -12,13 +12,13 @@ _OUTPUTS = {"aten.lstm": 3, "aten.lstm_cell": 2}
 
 
 @rule(*_LAYERS, *_CELLS)
-def recurrent(op: Op) -> list[Layers]:
+def recurrent(op: Op) -> list[Labellings]:
     """Inputs, weights and states freeze; the outputs are new values that no rule follows."""
     for value in op.inputs():
         if value.weight:
             op.trace.produced += [la.labels for la in value.channels() if la.support == (0,)]
-        for layer in value.layers:
-            op.trace.freeze(layer.labels, f"{op.where} feeds its channels back (recurrent)")
+        for labelling in value.labellings:
+            op.trace.freeze(labelling.labels, f"{op.where} feeds its channels back (recurrent)")
     return [()] * _OUTPUTS.get(op.family, 1 if op.family in _CELLS else 2)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from interpress.graph.labels import Layer, Layers
-from interpress.graph.relations import align, mix, without
-from interpress.graph.trace import Op, Value
+from interpress.labels.labelling import Labelling, Labellings
+from interpress.labels.relations import align, mix, without
+from interpress.labels.trace import Op, Value
 from interpress.ops.registry import rule
 
 
@@ -23,57 +23,57 @@ def _dims(op: Op, x: Value) -> list[int]:
     "aten.any", "aten.all", "aten.argmax", "aten.argmin", "aten.logsumexp", "aten.norm",
     "aten.linalg_vector_norm", "aten.count_nonzero", "aten.median", "aten.nanmean",
 )  # fmt: skip
-def reduce(op: Op) -> Layers:
+def reduce(op: Op) -> Labellings:
     """The reduced dims vanish; channels may not lie along them."""
     x = next(iter(op.inputs()))
     dims = _dims(op, x)
-    layers = without(mix(op, x, dims), dims, len(x.shape))
-    return layers if op.get("keepdim") else _dropped(layers, dims)
+    labellings = without(mix(op, x, dims), dims, len(x.shape))
+    return labellings if op.get("keepdim") else _dropped(labellings, dims)
 
 
 @rule("aten.max", "aten.min", "aten.var_mean", "aten.std_mean", "aten.aminmax")
-def reduce_to_pair(op: Op) -> Layers | list[Layers]:
+def reduce_to_pair(op: Op) -> Labellings | list[Labellings]:
     """As `reduce`, with values and indices; element-wise where there are two operands."""
     x, *others = op.inputs()
     if others:
-        return align(op, x, *others).layers
+        return align(op, x, *others).labellings
     if op.get("dim") is None and op.family in ("aten.max", "aten.min"):
         mix(op, x, range(len(x.shape)))
         return ()
     dims = _dims(op, x)
-    layers = without(mix(op, x, dims), dims, len(x.shape))
-    layers = layers if op.get("keepdim") else _dropped(layers, dims)
-    return [layers, layers]
+    labellings = without(mix(op, x, dims), dims, len(x.shape))
+    labellings = labellings if op.get("keepdim") else _dropped(labellings, dims)
+    return [labellings, labellings]
 
 
-def _dropped(layers: Layers, dims: list[int]) -> Layers:
-    return tuple(replace(layer, labels=_squeezed(layer, dims)) for layer in layers)
+def _dropped(labellings: Labellings, dims: list[int]) -> Labellings:
+    return tuple(replace(labelling, labels=_squeezed(labelling, dims)) for labelling in labellings)
 
 
-def _squeezed(layer: Layer, dims: list[int]) -> Any:
-    shape = [size for dim, size in enumerate(layer.labels.shape) if dim not in dims]
-    return layer.labels.reshape(shape)
+def _squeezed(labelling: Labelling, dims: list[int]) -> Any:
+    shape = [size for dim, size in enumerate(labelling.labels.shape) if dim not in dims]
+    return labelling.labels.reshape(shape)
 
 
 @rule(
     "aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.cumsum",
     "aten.cumprod", "aten.logcumsumexp", "aten._safe_softmax", "aten.renorm",
 )  # fmt: skip
-def along_one_dim(op: Op) -> Layers:
+def along_one_dim(op: Op) -> Labellings:
     """Elements along one dim are mixed, the shape stays."""
     x = op.inputs()[0]
     return mix(op, x, [op["dim"]])
 
 
 @rule("aten.sort", "aten.topk", "aten.cummax", "aten.cummin")
-def rank(op: Op) -> list[Layers]:
+def rank(op: Op) -> list[Labellings]:
     """Elements along one dim are reordered by value."""
     x, dim = op.inputs()[0], [op["dim"]]
-    layers = without(mix(op, x, dim, "orders its channels by value"), dim, len(x.shape))
-    return [layers, layers]
+    labellings = without(mix(op, x, dim, "orders its channels by value"), dim, len(x.shape))
+    return [labellings, labellings]
 
 
 @rule("aten.argsort")
-def argsort(op: Op) -> Layers:
+def argsort(op: Op) -> Labellings:
     """As `rank`, indices only."""
     return mix(op, op.inputs()[0], [op["dim"]], "orders its channels by value")

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 import interpress.ops
-from interpress.graph.labels import Layers
-from interpress.graph.trace import Op, Value
+from interpress.labels.labelling import Labellings
+from interpress.labels.trace import Op, Value
 
-Rule = Callable[[Op], Layers | list[Layers]]
+Rule = Callable[[Op], Labellings | list[Labellings]]
 Term = tuple[int, tuple[tuple[Value, int], ...]]
 """A cost: an integer times the sizes of some dims."""
 Flops = Callable[[Op], list[Term]]
@@ -63,7 +63,7 @@ def flops(*families: str) -> Callable[[Flops], Flops]:
     return register
 
 
-def apply_rule(op: Op, tensors: list[Tensor]) -> list[Layers]:
+def apply_rule(op: Op, tensors: list[Tensor]) -> list[Labellings]:
     """The layers of every output of the operator, by its rule or, without one, none."""
     found = _find(op)
     if found is None:
@@ -98,13 +98,13 @@ def _find(op: Op) -> tuple[Rule, bool] | None:
     return found
 
 
-def _unknown(op: Op, tensors: list[Tensor]) -> list[Layers]:
+def _unknown(op: Op, tensors: list[Tensor]) -> list[Labellings]:
     op.linear = False
     for value in op.inputs():
         if value.weight:  # so that its channels are listed, with the reason
-            op.trace.produced += [layer.labels for layer in value.channels()]
-        for layer in value.layers:
-            op.trace.freeze(layer.labels, f"{op.where} is an operator interpress does not know")
+            op.trace.produced += [labelling.labels for labelling in value.channels()]
+        for labelling in value.labellings:
+            op.trace.freeze(labelling.labels, f"{op.where} is an operator interpress does not know")
     return [() for _ in tensors]
 
 

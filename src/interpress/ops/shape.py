@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from interpress.graph.labels import Layers, along, tidy
-from interpress.graph.moving import view
-from interpress.graph.trace import Op, Value
+from interpress.labels.labelling import Labellings, along, tidy
+from interpress.labels.movement import view
+from interpress.labels.trace import Op, Value
 from interpress.ops.registry import rule
 
 
@@ -21,25 +21,25 @@ def _resolve(sizes: Any, value: Value) -> tuple[int, ...]:
 
 
 @rule("aten.view", "aten.reshape", "aten._unsafe_view", "aten._reshape_alias", linear=True)
-def reshape(op: Op) -> Layers:
+def reshape(op: Op) -> Labellings:
     """Any change of shape that keeps the elements in order."""
     value = op["self"]
     sizes = op.get("size", op.get("shape"))
     if sizes is None:  # view.dtype reads the same bytes as other numbers
-        for layer in value.layers:
-            op.trace.freeze(layer.labels, f"{op.where} reinterprets its bytes")
+        for labelling in value.labellings:
+            op.trace.freeze(labelling.labels, f"{op.where} reinterprets its bytes")
         return ()
     return view(op, value, _resolve(sizes, value))
 
 
 @rule("aten.view_as", "aten.reshape_as", linear=True)
-def reshape_as(op: Op) -> Layers:
+def reshape_as(op: Op) -> Labellings:
     """The shape of another value."""
     return view(op, op["self"], op["other"].shape)
 
 
 @rule("aten.flatten", linear=True)
-def flatten(op: Op) -> Layers:
+def flatten(op: Op) -> Labellings:
     """A run of dims becomes one."""
     value = op["self"]
     ndim = max(len(value.shape), 1)
@@ -49,7 +49,7 @@ def flatten(op: Op) -> Layers:
 
 
 @rule("aten.unflatten", linear=True)
-def unflatten(op: Op) -> Layers:
+def unflatten(op: Op) -> Labellings:
     """One dim becomes several."""
     value = op["self"]
     dim = op["dim"] % len(value.shape)
@@ -59,7 +59,7 @@ def unflatten(op: Op) -> Layers:
 
 
 @rule("aten.squeeze", linear=True)
-def squeeze(op: Op) -> Layers:
+def squeeze(op: Op) -> Labellings:
     """Dims of size one vanish."""
     value = op["self"]
     ndim = len(value.shape)
@@ -70,25 +70,27 @@ def squeeze(op: Op) -> Layers:
 
 
 @rule("aten.unsqueeze", linear=True)
-def unsqueeze(op: Op) -> Layers:
+def unsqueeze(op: Op) -> Labellings:
     """A dim of size one appears."""
     value = op["self"]
     dim = op["dim"] % (len(value.shape) + 1)
     return view(op, value, (*value.shape[:dim], 1, *value.shape[dim:]))
 
 
-def _permuted(value: Value, order: list[int]) -> Layers:
-    return tidy([layer.moved(layer.labels.permute(order)) for layer in value.layers])
+def _permuted(value: Value, order: list[int]) -> Labellings:
+    return tidy(
+        [labelling.moved(labelling.labels.permute(order)) for labelling in value.labellings]
+    )
 
 
 @rule("aten.permute", linear=True)
-def permute(op: Op) -> Layers:
+def permute(op: Op) -> Labellings:
     """Dims in another order."""
     return _permuted(op["self"], [d % len(op["self"].shape) for d in op["dims"]])
 
 
 @rule("aten.transpose", "aten.swapaxes", "aten.swapdims", linear=True)
-def transpose(op: Op) -> Layers:
+def transpose(op: Op) -> Labellings:
     """Two dims change places."""
     value = op["self"]
     ndim = len(value.shape)
@@ -100,19 +102,19 @@ def transpose(op: Op) -> Layers:
 
 
 @rule("aten.t", "aten.numpy_T", "aten.mT", "aten.matrix_H", "aten.adjoint", "aten.mH", linear=True)
-def transposed(op: Op) -> Layers:
+def transposed(op: Op) -> Labellings:
     """The last two dims change places (all of them for `.T`)."""
     value = op.inputs()[0]
     ndim = len(value.shape)
     if ndim < 2:
-        return value.layers
+        return value.labellings
     if op.family == "aten.numpy_T":
         return _permuted(value, list(reversed(range(ndim))))
     return _permuted(value, [*range(ndim - 2), ndim - 1, ndim - 2])
 
 
 @rule("aten.movedim", "aten.moveaxis", linear=True)
-def movedim(op: Op) -> Layers:
+def movedim(op: Op) -> Labellings:
     """Dims moved to other places."""
     value = op["self"]
     ndim = len(value.shape)
@@ -128,8 +130,8 @@ def _listed(dims: Any) -> list[int]:
 
 
 @rule("aten.expand", "aten.expand_as", "aten.broadcast_to", linear=True)
-def expand(op: Op) -> Layers:
+def expand(op: Op) -> Labellings:
     """Dims of size one repeated without copying."""
     value = op["self"]
     ndim = len(op["other"].shape if op.family == "aten.expand_as" else op["size"])
-    return tidy([layer.moved(along(layer.labels, ndim)) for layer in value.layers])
+    return tidy([labelling.moved(along(labelling.labels, ndim)) for labelling in value.labellings])

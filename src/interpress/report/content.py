@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from interpress import __version__
-from interpress.comparison import Agreement, agreement
-from interpress.data import Calibration
-from interpress.graph.graph import Example
+from interpress.allocation.curve import Point
+from interpress.data.calibration_set import CalibrationSet
+from interpress.evaluation.agreement import agreement
+from interpress.evaluation.tally import Agreement
+from interpress.graph.example import Example
 from interpress.report.thumbnails import thumbnail
-from interpress.tradeoff import Point
 
 if TYPE_CHECKING:
     from interpress.result import Result
@@ -115,7 +116,7 @@ def _pictures(result: Result, wanted: set[int], evaluation: Any) -> dict[int, st
 def _examples(result: Result, evaluation: Any) -> Iterator[Example]:
     if evaluation is None:
         return result.known.data().gathered("held")
-    source = Calibration(evaluation, result.known.model)
+    source = CalibrationSet(evaluation, result.known.model)
     return (source.convert(raw, number) for number, raw in enumerate(source.raw()))
 
 
@@ -182,5 +183,5 @@ def _made(result: Result) -> dict[str, str]:
         if calibration is None
         else f"{examples} examples fitted, fingerprint {calibration.fingerprint()}",
         "projection identity": f"holds to {result.built.proof.difference:.1e}",
-        "refit": "kept" if result.built.kept_refit else "not used",
+        "refit": "kept" if result.built.refit_kept else "not used",
     }

@@ -1,0 +1,1 @@
+"""Try a surgery before it is offered: freeze the spaces that the model's code cannot shrink."""

@@ -1,0 +1,174 @@
+"""A captured model as data: its operators in order, and where their tensors live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
+
+from interpress.errors import DataError
+from interpress.graph.example import Example
+
+
+@dataclass(frozen=True)
+class Program:
+    """A model's operators in order of execution, over parameters that keep their names."""
+
+    nodes: tuple[fx.Node, ...]
+    weights: Mapping[str, str]
+    """Placeholder name to parameter or buffer name."""
+    constants: Mapping[str, Any]
+    """Placeholder name to a tensor that belongs to the program, not to the model."""
+    inputs: tuple[str, ...]
+    model: nn.Module
+    example: Example
+    in_spec: Any
+    doubled: bool = False
+    """Whether the example is the user's batch of one example, repeated twice."""
+
+    def parameters(self) -> dict[str, Tensor]:
+        """Return the model's parameters and buffers that the program uses, by name."""
+        named = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
+        return {name: named[name].detach() for name in self.weights.values()}
+
+    def output_nodes(self) -> list[fx.Node]:
+        """Return the nodes that make the outputs, flat, in order."""
+        leaves = pytree.tree_leaves(self.nodes[-1].args[0])
+        return [leaf for leaf in leaves if isinstance(leaf, fx.Node)]
+
+    def score_nodes(self) -> tuple[fx.Node, ...]:
+        """Return the floating-point values that outputs are, or were decided from."""
+        scores: dict[fx.Node, None] = {}
+        queue = self.output_nodes()
+        visited = set(queue)
+        while queue:
+            node = queue.pop(0)
+            if is_float_node(node):
+                scores[node] = None
+                continue
+            fresh = [operand for operand in node.all_input_nodes if operand not in visited]
+            visited.update(fresh)
+            queue += fresh
+        return tuple(scores)
+
+    @property
+    def decides(self) -> bool:
+        """Whether some output is a tensor of integers or booleans."""
+        return any(is_float_node(node) is False for node in self.output_nodes())
+
+    @property
+    def autocasts(self) -> bool:
+        """Whether some operator runs under autocast."""
+        return any("autocast" in node.meta for node in self.nodes)
+
+    @property
+    def casts(self) -> bool:
+        """Whether the model itself asks for a floating-point dtype somewhere."""
+        return any(
+            is_float_dtype(leaf)
+            for node in self.nodes
+            for leaf in pytree.tree_leaves((node.args, node.kwargs))
+        )
+
+    @property
+    def writes_in_place(self) -> bool:
+        """Whether some operator writes into one of its inputs."""
+        return any(writes(node) for node in self.nodes)
+
+    @cached_property
+    def released_after(self) -> Mapping[fx.Node, tuple[fx.Node, ...]]:
+        """Per node, the values that no later operator needs."""
+        last: dict[fx.Node, fx.Node] = {}
+        for node in self.nodes:
+            last[node] = node
+            for operand in node.all_input_nodes:
+                last[operand] = node
+        released: dict[fx.Node, tuple[fx.Node, ...]] = {}
+        for operand, node in last.items():
+            if node.op != "output":
+                released[node] = (*released.get(node, ()), operand)
+        return released
+
+    def operators(self) -> Iterator[fx.Node]:
+        """Yield the nodes that compute something."""
+        return (node for node in self.nodes if node.op == "call_function")
+
+    def weight_name(self, operand: Any) -> str | None:
+        """Return the name of the parameter or buffer that an operand is, if it is one."""
+        if not isinstance(operand, fx.Node) or operand.op != "placeholder":
+            return None
+        return self.weights.get(captured_name(operand))
+
+    def flat_inputs(self, example: Any) -> list[Any]:
+        """Return the inputs in the order of the program's placeholders, with shapes checked."""
+        inputs = self.example if example is None else Example.of(example)
+        leaves, spec = pytree.tree_flatten((inputs.args, dict(inputs.kwargs)))
+        if len(leaves) != len(self.inputs):
+            raise DataError(
+                f"the model was captured with {len(self.inputs)} inputs "
+                f"({', '.join(self.inputs)}), got {len(leaves)}; pass inputs of the same structure "
+                "as the example"
+            )
+        if spec != self.in_spec and set(inputs.kwargs) == set(self.example.kwargs):
+            ordered = {name: inputs.kwargs[name] for name in self.example.kwargs}
+            leaves = pytree.tree_leaves((inputs.args, ordered))
+        self._check_shapes(leaves)
+        return leaves
+
+    def _check_shapes(self, leaves: list[Any]) -> None:
+        """Refuse inputs of a shape that the captured operators were not made for."""
+        nodes = {captured_name(node): node for node in self.nodes if node.op == "placeholder"}
+        for name, leaf in zip(self.inputs, leaves, strict=True):
+            captured = nodes[name].meta.get("val")
+            if not isinstance(leaf, Tensor) or not isinstance(captured, Tensor):
+                continue
+            expected = [fixed_size(size) for size in captured.shape]
+            fits = len(expected) == leaf.ndim and all(
+                size in (None, actual) for size, actual in zip(expected, leaf.shape, strict=True)
+            )
+            if not fits:
+                shown = ", ".join("any" if size is None else str(size) for size in expected)
+                raise DataError(
+                    f"input {name!r} has shape {tuple(leaf.shape)}, but the model was captured for "
+                    f"({shown}); give inputs of that shape: pad or crop all batches to one shape"
+                )
+
+
+def writes(node: fx.Node) -> bool:
+    """Return whether an operator writes into one of its inputs."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+def is_float_node(node: fx.Node) -> bool | None:
+    """Return whether a node is a floating-point tensor; None if it is no tensor at all."""
+    value = node.meta.get("val")
+    return value.is_floating_point() if isinstance(value, Tensor) else None
+
+
+def is_float_dtype(leaf: Any) -> bool:
+    """Return whether an argument is a floating-point dtype."""
+    return isinstance(leaf, torch.dtype) and leaf.is_floating_point
+
+
+def fixed_size(size: Any) -> int | None:
+    """Return a captured size as a number, or None where torch.export left it open."""
+    if isinstance(size, int):
+        return size
+    return size.node.maybe_as_int()
+
+
+def captured_name(node: fx.Node) -> str:
+    """Return a placeholder's name in the exported program."""
+    return str(node.meta.get("captured", node.name))
+
+
+def module_of(node: fx.Node) -> str:
+    """Return the name of the innermost module whose forward made this node."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    return next((name for name, _ in reversed(stack) if "metadata_hook" not in name), "")

@@ -1,0 +1,31 @@
+"""The paper's ordering: column-pivoted QR of the activations."""
+
+from __future__ import annotations
+
+import torch
+
+from interpress.linalg.blocks import order_blocks
+from interpress.linalg.pivoting import order_by_pivoting
+from interpress.selection.profile import Profile
+from interpress.selection.registry import Ranking, selection
+
+
+@selection("pivoting")
+def pivoting(profile: Profile) -> Ranking:
+    """Next comes the channel whose activations are furthest from those of the channels before."""
+    if profile.in_blocks:
+        return in_blocks(profile, weighted=False)
+    ordering = order_by_pivoting(profile.factor)
+    return Ranking(ordering.order, ordering.proxy_errors)
+
+
+def in_blocks(profile: Profile, *, weighted: bool) -> Ranking:
+    """Heads: several columns stay or go together."""
+    terms = []
+    for reading in profile.readings:
+        G = reading.factor.G
+        H = reading.H if weighted else torch.eye(len(G), dtype=G.dtype, device=G.device)
+        terms.append((G, H, torch.arange(len(G)).reshape(-1, reading.per_unit)))
+    units = order_blocks(terms)
+    errors = profile.squared_errors(units).sqrt()
+    return Ranking(units, errors / errors[0].clamp(min=1e-300))

@@ -1,0 +1,19 @@
+"""Weight-aware ordering: what matters is the error that the readers of the channels see."""
+
+from __future__ import annotations
+
+from interpress.linalg.pivoting import order_by_weights
+from interpress.selection.profile import Profile
+from interpress.selection.registry import Ranking, selection
+from interpress.selection.rules.pivoting import in_blocks, pivoting
+
+
+@selection("weights")
+def weights(profile: Profile) -> Ranking:
+    """Next comes the channel that lowers `||(Z - Z[:, kept] @ T) @ U||` most."""
+    if not bool(profile.H.any()) or not bool(profile.factor.G.any()):
+        return pivoting(profile)
+    if profile.in_blocks:
+        return in_blocks(profile, weighted=True)
+    ordering = order_by_weights(profile.factor, profile.H)
+    return Ranking(ordering.order, ordering.proxy_errors)

@@ -1,0 +1,74 @@
+"""The channel spaces as a table that fits a terminal."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from interpress.spaces.channel_space import ChannelSpace
+from interpress.spaces.cost import CostModel
+
+
+def render(
+    spaces: Sequence[ChannelSpace], cost: CostModel, unused: Sequence[str], width: int = 80
+) -> str:
+    """Every space: its size, its share of the FLOPs, who makes and reads it or why it is frozen."""
+    frozen = [space for space in spaces if space.frozen]
+    table = Table(box=None, padding=(0, 1), expand=True, show_edge=False)
+    table.add_column("space", overflow="fold", ratio=3)
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_column("FLOPs", justify="right", no_wrap=True)
+    table.add_column("made by", overflow="fold", ratio=3)
+    table.add_column("read by, or why it is frozen", overflow="fold", ratio=5)
+    for space in spaces:
+        table.add_row(*_row(space, cost), style="dim" if space.frozen else "")
+    whole = cost()
+    summary = (
+        f"{_counted(len(spaces) - len(frozen), 'space')} can shrink, "
+        f"{len(frozen)} {'is' if len(frozen) == 1 else 'are'} frozen; "
+        f"{cost.shrinkable_share():.0%} of {_amount(whole.flops)} FLOPs depend on those that can."
+    )
+    if unused:
+        shown = ", ".join(unused[:3]) + (", ..." if len(unused) > 3 else "")
+        summary += (
+            f" {_counted(len(unused), 'parameter')} not used in evaluation ({shown}): left "
+            "alone, and what only training runs may no longer fit."
+        )
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=width, force_terminal=False, color_system=None)
+    console.print(table)
+    console.print(summary, soft_wrap=False)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip().splitlines())
+
+
+def _row(space: ChannelSpace, cost: CostModel) -> tuple[str, ...]:
+    size = f"{space.size}" if space.step in (1, space.size) else f"{space.size}/{space.step}"
+    return (
+        space.name,
+        size,
+        f"{cost.share(space.name):.0%}",
+        _short(space.producers or space.carriers),
+        f"frozen: {space.frozen}" if space.frozen else _short(space.consumers),
+    )
+
+
+def _short(weights: tuple[str, ...]) -> str:
+    modules = list(
+        dict.fromkeys(name.removesuffix(".weight").removesuffix(".bias") for name in weights)
+    )
+    more = f" +{len(modules) - 2}" if len(modules) > 2 else ""
+    return ", ".join(modules[:2]) + more
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _amount(number: int) -> str:
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return str(number)

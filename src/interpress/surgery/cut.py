@@ -1,0 +1,202 @@
+"""A checked plan of surgery: what is kept of every space, and `T` per tap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from interpress.errors import ArgumentError
+from interpress.labels.labelling import Labelling
+from interpress.linalg.precision import exact_dtype
+from interpress.spaces.spaces import Spaces
+from interpress.spaces.taps import Absorber, Tap
+
+Kept = Mapping[str, Tensor | Sequence[int]]
+Interpolations = Mapping[str, Tensor]
+
+
+class Cut:
+    """What is kept of every space, checked, and what follows for labels, weights and taps."""
+
+    def __init__(self, spaces: Spaces, kept: Kept, T: Interpolations | None = None) -> None:
+        self.spaces = spaces
+        self.kept = {name: spaces[name].check(index) for name, index in kept.items()}
+        self._unordered = {
+            name
+            for name, index in kept.items()
+            if (given := torch.as_tensor(index).cpu()).dtype != torch.bool
+            and not torch.equal(given.reshape(-1), self.kept[name])
+        }
+        self.masks: dict[int, Tensor] = {}
+        for name, index in self.kept.items():
+            space = spaces[name]
+            mask = torch.zeros(space.size, dtype=torch.bool)
+            mask[index] = True
+            self.masks[spaces.index(space)] = mask
+        self.T = {name: self._checked(name, matrix) for name, matrix in (T or {}).items()}
+
+    def stays(self, labels: Tensor) -> Tensor:
+        """Whether each label is kept."""
+        return self._stays[labels]
+
+    @cached_property
+    def _stays(self) -> Tensor:
+        return self.spaces.membership.kept(self.masks)
+
+    def columns(self, tap: Tap) -> Tensor:
+        """The kept columns of a tap."""
+        return torch.nonzero(self.stays(tap.labels)).reshape(-1)
+
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        """The parameters and buffers that change, by name, not yet rounded to their dtype."""
+        return _changed_weights(self)
+
+    def gain(self, tap: Tap) -> float:
+        """What undoes a consumer's division by the square root of its new, smaller width."""
+        if not (tap.gain or tap.name in self.spaces.rescaled):
+            return 1.0
+        stays = self.stays(tap.labels)
+        groups = tap.groups[stays].unique()
+        before = int((tap.groups == groups[0]).sum())
+        return float((int((tap.groups[stays] == groups[0]).sum()) / before) ** 0.5)
+
+    def _checked(self, name: str, matrix: Tensor) -> Tensor:
+        if name not in self.spaces.taps:
+            known = ", ".join(repr(tap) for tap in self.spaces.taps)
+            raise ArgumentError(f"there is no tap {name!r}; the taps are {known}")
+        tap = self.spaces.taps[name]
+        self._check_order(tap)
+        expected = (len(self.columns(tap)), tap.size)
+        if tuple(matrix.shape) != expected:
+            raise ArgumentError(
+                f"tap {name!r}: T is {tuple(matrix.shape)}, but {expected[0]} of {tap.size} "
+                f"channels are kept there; pass T of shape {expected}"
+            )
+        if expected[0] == tap.size:
+            raise ArgumentError(
+                f"tap {name!r} loses no channel, so that its T would do nothing; leave it out"
+            )
+        if not bool(torch.isfinite(matrix).all()):
+            raise ArgumentError(f"tap {name!r}: T holds NaN or Inf; measure it on finite data")
+        groups = tap.groups
+        apart = groups[self.columns(tap)][:, None] != groups[None, :]
+        if bool((matrix.cpu()[apart] != 0).any()):
+            raise ArgumentError(
+                f"tap {name!r}: T mixes channels of different groups, whose consumer never adds "
+                "them up; leave these entries zero"
+            )
+        return matrix
+
+    def _check_order(self, tap: Tap) -> None:
+        for index in self.spaces.membership.spaces_in(tap.labels):
+            space = self.spaces[index]
+            if space.name in self._unordered:
+                raise ArgumentError(
+                    f"space {space.name!r}: kept is not in ascending order, but the rows of T are; "
+                    "sort both: order = kept.argsort(), then kept[order] and T[order]"
+                )
+
+
+def _changed_weights(cut: Cut) -> dict[str, Tensor]:
+    parameters = cut.spaces.program.parameters()
+    absorbers: dict[str, list[tuple[Tap, Absorber]]] = {}
+    for tap in cut.spaces.taps.values():
+        for absorber in tap.absorbers:
+            absorbers.setdefault(absorber.weight, []).append((tap, absorber))
+    changed = {}
+    for name, value in cut.spaces.trace.weights.items():
+        weight = parameters[name]
+        for labelling in sorted(value.channels(), key=lambda labelling: -len(labelling.support)):
+            stays = cut.stays(labelling.labels)
+            if bool(stays.all()):
+                continue
+            readers = [
+                pair for pair in absorbers.get(name, []) if pair[1].dim == labelling.support[-1]
+            ]
+            weight = _reduced(weight, labelling, stays, readers, cut)
+        if weight is not parameters[name]:
+            changed[name] = weight.contiguous()
+    return changed
+
+
+def _reduced(
+    weight: Tensor,
+    labelling: Labelling,
+    stays: Tensor,
+    absorbers: list[tuple[Tap, Absorber]],
+    cut: Cut,
+) -> Tensor:
+    """The weight with the dropped labels of one layer selected away, or absorbed."""
+    if len(labelling.support) == 2:
+        return _reduced_in_groups(weight, stays, absorbers, cut)
+    dim = labelling.support[0]
+    index = torch.nonzero(stays.reshape(-1)).reshape(-1)
+    result = weight.index_select(dim, index.to(weight.device))
+    for tap, absorber in absorbers:
+        if tap.name in cut.T or cut.gain(tap) != 1.0:
+            result = _absorbed(weight, result, (dim, index), (tap, absorber), cut)
+    return result
+
+
+def _absorbed(
+    weight: Tensor, result: Tensor, where: tuple[int, Tensor], pair: tuple[Tap, Absorber], cut: Cut
+) -> Tensor:
+    """`W <- W @ T.T` along one dim, for the entries that read the tap."""
+    (dim, index), (tap, absorber) = where, pair
+    T, kept = _matrix(tap, cut, weight)
+    places = _places(absorber.column, absorber.repeat, tap.size)  # (repeats, n)
+    new_place = torch.full((len(absorber.column),), -1)
+    new_place[index] = torch.arange(len(index))
+    moved = weight.movedim(dim, 0).to(T.dtype)
+    W = moved[places.to(weight.device)]  # (repeats, n, ...)
+    mixed = torch.einsum("kn,rn...->rk...", T * cut.gain(tap), W)
+    target = new_place[places[:, kept]]
+    valid = (target >= 0).reshape(-1)  # entries of a dropped head are gone
+    out = result.to(T.dtype).movedim(dim, 0).clone()
+    out[target.reshape(-1)[valid].to(weight.device)] = mixed.reshape(-1, *mixed.shape[2:])[
+        valid.to(weight.device)
+    ]
+    return out.movedim(0, dim)
+
+
+def _reduced_in_groups(
+    weight: Tensor, stays: Tensor, absorbers: list[tuple[Tap, Absorber]], cut: Cut
+) -> Tensor:
+    """Dim 1 of a grouped convolution's weight, which means other channels in every group."""
+    rows = stays.reshape(stays.shape[0], stays.shape[1])
+    index = torch.nonzero(rows)[:, 1].reshape(len(rows), -1).to(weight.device)
+    for tap, absorber in absorbers:
+        if tap.name not in cut.T:
+            continue
+        T, kept = _matrix(tap, cut, weight)
+        groups = len(absorber.column)
+        per_group = len(rows) // groups
+        blocks = weight.reshape(groups, per_group, *weight.shape[1:]).to(T.dtype)
+        mixed = []
+        for block, columns in zip(blocks, absorber.column, strict=True):
+            own = T[torch.isin(kept, columns)][:, columns]  # (k, n) of this group
+            mixed.append(torch.einsum("kn,on...->ok...", own, block))
+        return torch.cat(mixed)
+    spread = index.reshape(*index.shape, *(1,) * (weight.ndim - 2))
+    return weight.gather(1, spread.expand(*index.shape, *weight.shape[2:]))
+
+
+def _matrix(tap: Tap, cut: Cut, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """`T` (k, n) in full precision, and the columns it keeps."""
+    kept = cut.columns(tap)
+    dtype = exact_dtype(weight.device)
+    if tap.name in cut.T:
+        return cut.T[tap.name].to(weight.device, dtype), kept
+    return torch.eye(tap.size, dtype=dtype, device=weight.device)[kept], kept
+
+
+def _places(column: Tensor, repeat: Tensor, size: int) -> Tensor:
+    """(repeats, columns): the index of the entry that reads a column for a repeat."""
+    read = column >= 0
+    table = torch.zeros(int(repeat[read].max()) + 1, size, dtype=torch.long)
+    table[repeat[read], column[read]] = torch.nonzero(read).reshape(-1)
+    return table
