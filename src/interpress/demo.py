@@ -1,9 +1,9 @@
 """The main job on an embedded default: ``interpress demo``, or ``make demo``.
 
-The package carries a small convolutional network, trained, and 897 real handwritten digits that it
-was not trained on. Half of its FLOPs are removed without labels; the table shows what was
-preserved, beside the paper's own method and the usual alternative of keeping the channels with the
-largest weights.
+The package carries a small trained convolutional network and 897 real handwritten digits that it
+was not trained on. The demo removes half of its FLOPs without labels. The table compares the result
+with the paper's own method and with the usual alternative of keeping the channels with the largest
+weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from interpress.storage.result_folder import PAGE
 from interpress.surgery.shrink import shrink
 
 ASSETS = Path(__file__).parent / "assets"
-_CALIBRATING = 300
+_CALIBRATION_IMAGES = 300
 
 
 class DigitNet(nn.Module):
@@ -44,7 +44,7 @@ class DigitNet(nn.Module):
         self.classifier = nn.Linear(256, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Scores of the ten digits, from images (batch, 1, 8, 8)."""
+        """Return the scores of the ten digits, from images (batch, 1, 8, 8)."""
         return self.classifier(self.features(images).flatten(1))
 
 
@@ -53,25 +53,27 @@ class Digits(NamedTuple):
 
     calibration: Tensor
     test: tuple[Tensor, Tensor]
+    """Images and labels."""
 
 
 def network() -> DigitNet:
-    """The trained network."""
+    """Return the trained network."""
     model = DigitNet()
     model.load_state_dict(load_file(ASSETS / "digit-net.safetensors"))
     return model.eval()
 
 
 def load_digits() -> Digits:
-    """Images to calibrate on, without labels, and others to judge by."""
+    """Return images to calibrate on, without labels, and others to test on."""
     stored = load_file(ASSETS / "digits.safetensors")
     images, labels = stored["images"].float() / 16, stored["labels"].long()
-    return Digits(images[:_CALIBRATING], (images[_CALIBRATING:], labels[_CALIBRATING:]))
+    split = _CALIBRATION_IMAGES
+    return Digits(images[:split], (images[split:], labels[split:]))
 
 
 def by_magnitude(result: Result) -> nn.Module:
-    """As narrow as the result, but with the channels of the largest weights, and no correction."""
-    profiles = result.known.profiles
+    """Return a network of the result's widths that keeps the channels of the largest weights."""
+    profiles = result.orders.profiles
     kept = {n: order_channels(profiles[n], "l1").kept(width) for n, width in result.widths.items()}
     return shrink(result.spaces, kept)
 
@@ -89,7 +91,7 @@ def main(
     networks = {
         "original": model,
         "preserve (default)": result.model,
-        "iterative-id, paper": analysis.compress(flops=0.5, method="iterative-id").model,
+        "iterative-id (paper)": analysis.compress(flops=0.5, method="iterative-id").model,
         "largest weights": by_magnitude(result),
     }
     rows = [_compared(name, smaller, model, data) for name, smaller in networks.items()]
@@ -101,27 +103,28 @@ def main(
     console.print(_table(rows))
     console.print(result.summary(), highlight=False)
     console.print(
-        f"Calibrated on {len(data.calibration)} images without labels; judged on "
-        f"{len(data.test[0])} others.\nAgreement: the share of images on which a network "
-        "decides as the original does.\nTime: of one batch, over the original's.",
+        f"Calibrated on {len(data.calibration)} images without labels; tested on "
+        f"{len(data.test[0])} other images.\n"
+        "agreement: fraction of test images on which the network decides as the original does\n"
+        "time: run time of one batch, relative to the original",
         style="dim",
     )
-    console.print(f"Saved to {out}; the page to look at is {page}", soft_wrap=True)
+    console.print(f"Saved to {out}; open {page} in a browser", soft_wrap=True)
 
 
 def _compared(name: str, smaller: nn.Module, original: nn.Module, data: Digits) -> dict[str, Any]:
-    found = agreement(original, smaller, data.test)
-    assert found.accuracy is not None
+    measured = agreement(original, smaller, data.test)
+    assert measured.accuracy is not None
     images = data.test[0]
-    same = smaller is original
+    is_original = smaller is original
     return {
         "network": name,
         "params": sum(p.numel() for p in smaller.parameters()),
         "flops": flops(smaller, images[:1]),
-        "time": 1.0 if same else latency_ratio(smaller, original, Example((images,))),
-        "agreement": found.agreement,
-        "divergence": found.divergence,
-        "accuracy": found.accuracy[1],
+        "time": 1.0 if is_original else latency_ratio(smaller, original, Example((images,))),
+        "agreement": measured.agreement,
+        "divergence": measured.divergence,
+        "accuracy": measured.accuracy[1],
     }
 
 
@@ -143,7 +146,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
 
 def flops(model: nn.Module, example: Tensor) -> int:
-    """FLOPs of a network as PyTorch counts them."""
+    """Return the FLOPs of a network as PyTorch counts them."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:

@@ -1,4 +1,4 @@
-"""One small seam for progress: a bar on a terminal, silence elsewhere."""
+"""Progress bars: shown on a terminal, silent elsewhere."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 
 class Advance(Protocol):
-    """Call it with how much was done, and with a new title if there is one."""
+    """Report that some of a task is done, and optionally change its title."""
 
     def __call__(self, amount: float = 1, title: str | None = None) -> None:
-        """Report progress."""
+        """Advance the bar by `amount`."""
 
 
-class Bars:
-    """Bars for one job after the other, each with an estimate of the time left."""
+class Display:
+    """Shows one bar per task, each with an estimate of the time left."""
 
-    def __init__(self, bars: Progress) -> None:
-        self._bars = bars
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
 
     @contextlib.contextmanager
-    def job(self, title: str, total: float | None) -> Iterator[Advance]:
-        """A bar for one job; call what it yields with how much was done."""
-        task = self._bars.add_task(title, total=total)
+    def task(self, title: str, total: float | None) -> Iterator[Advance]:
+        """Show a bar while the body runs; the body calls the yielded function to advance it."""
+        task = self._progress.add_task(title, total=total)
 
         def advance(amount: float = 1, title: str | None = None) -> None:
-            self._bars.update(task, advance=amount, description=title)
+            self._progress.update(task, advance=amount, description=title)
 
         try:
             yield advance
         finally:
-            self._bars.remove_task(task)
+            self._progress.remove_task(task)
 
 
 @contextlib.contextmanager
-def bars(show: bool | None = None) -> Iterator[Bars]:
-    """A place for bars. `show=None` shows them where standard error is a terminal."""
+def display(show: bool | None = None) -> Iterator[Display]:
+    """Yield a display. `show=None` shows bars if standard error is a terminal."""
     visible = sys.stderr.isatty() if show is None else show
     columns = (
         TextColumn("{task.description}"), BarColumn(24), TimeElapsedColumn(), TimeRemainingColumn()
@@ -48,11 +48,11 @@ def bars(show: bool | None = None) -> Iterator[Bars]:
     with Progress(
         *columns, console=Console(stderr=True), disable=not visible, transient=True
     ) as progress:
-        yield Bars(progress)
+        yield Display(progress)
 
 
 @contextlib.contextmanager
 def stages(title: str, count: int, show: bool | None = None) -> Iterator[Callable[[str], None]]:
-    """A bar over a few stages; call what it yields at the start of each but the first."""
-    with bars(show) as places, places.job(title, count) as advance:
+    """Show a bar over a few stages; the body calls the yielded function when a stage begins."""
+    with display(show) as bars, bars.task(title, count) as advance:
         yield lambda name: advance(1, f"{title}: {name}")

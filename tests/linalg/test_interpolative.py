@@ -1,4 +1,4 @@
-"""The public function: any input a user may hand over, and properties that always hold."""
+"""`interpolative_decomposition`: accepted inputs, and properties that hold for every matrix."""
 
 import doctest
 
@@ -18,7 +18,7 @@ from interpress.linalg import column_ordering, interpolative
 
 @st.composite
 def matrices(draw: st.DrawFn) -> Tensor:
-    """Any shape, rank, decay and scale; some columns repeated, some zero."""
+    """Draw a matrix of any shape, rank, decay and scale, with repeated and zero columns."""
     rows, n = draw(st.integers(1, 40)), draw(st.integers(1, 30))
     core = draw(st.integers(0, min(rows, n)))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
@@ -36,14 +36,14 @@ def matrices(draw: st.DrawFn) -> Tensor:
 def test_every_rank_of_every_matrix(A: Tensor, data: st.DataObject) -> None:
     n = A.shape[1]
     k = data.draw(st.integers(0, n))
-    found = interpress.interpolative_decomposition(A, k=k)
+    result = interpress.interpolative_decomposition(A, k=k)
     norm = float(torch.linalg.matrix_norm(A))
-    error = A - A[:, found.kept] @ found.T
-    assert found.T.shape == (k, n)
-    assert len(set(found.kept.tolist())) == k
-    assert torch.equal(found.T[:, found.kept], torch.eye(k, dtype=A.dtype))
+    error = A - A[:, result.kept] @ result.T
+    assert result.T.shape == (k, n)
+    assert len(set(result.kept.tolist())) == k
+    assert torch.equal(result.T[:, result.kept], torch.eye(k, dtype=A.dtype))
     true = float(torch.linalg.matrix_norm(error))
-    assert true == pytest.approx(found.frobenius_error, rel=1e-6, abs=1e-12 * norm)
+    assert true == pytest.approx(result.frobenius_error, rel=1e-6, abs=1e-12 * norm)
     best = torch.linalg.svdvals(A)[k:]
     assert true >= float(torch.linalg.vector_norm(best)) - 1e-12 * norm
     # column pivoting cannot be worse than this (Gu and Eisenstat, theorem 7.2)
@@ -58,8 +58,8 @@ def test_every_rank_of_every_matrix(A: Tensor, data: st.DataObject) -> None:
 @settings(max_examples=100, deadline=None)
 @given(matrices(), st.floats(0, 1))
 def test_every_accuracy_of_every_matrix(A: Tensor, eps: float) -> None:
-    found = interpress.interpolative_decomposition(A, eps=eps)
-    error = A - A[:, found.kept] @ found.T
+    result = interpress.interpolative_decomposition(A, eps=eps)
+    error = A - A[:, result.kept] @ result.T
     norm = float(torch.linalg.matrix_norm(A, 2))
     assert float(torch.linalg.matrix_norm(error, 2)) <= eps * norm * (1 + 1e-12)
 
@@ -68,13 +68,13 @@ def test_every_accuracy_of_every_matrix(A: Tensor, eps: float) -> None:
 @given(matrices(), st.floats(1.05, 5), st.data())
 def test_every_bound_on_T(A: Tensor, bound: float, data: st.DataObject) -> None:
     k = data.draw(st.integers(0, A.shape[1]))
-    found = interpress.interpolative_decomposition(A, k=k, max_entry=bound)
-    assert found.k == k
-    assert found.largest_entry <= bound * (1 + 1e-7)
-    error = A - A[:, found.kept] @ found.T
+    result = interpress.interpolative_decomposition(A, k=k, max_entry=bound)
+    assert result.k == k
+    assert result.largest_entry <= bound * (1 + 1e-7)
+    error = A - A[:, result.kept] @ result.T
     norm = float(torch.linalg.matrix_norm(A))
     true = float(torch.linalg.matrix_norm(error))
-    assert true == pytest.approx(found.frobenius_error, rel=1e-6, abs=1e-11 * norm)
+    assert true == pytest.approx(result.frobenius_error, rel=1e-6, abs=1e-11 * norm)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -84,8 +84,8 @@ def test_no_worse_than_scipy_interpolative(name: str) -> None:
     theirs = scipy.linalg.interpolative.reconstruct_matrix_from_id(
         A.numpy()[:, index[:k]], index, projection
     )
-    found = interpress.interpolative_decomposition(A, k=k)
-    ours = A - A[:, found.kept] @ found.T
+    result = interpress.interpolative_decomposition(A, k=k)
+    ours = A - A[:, result.kept] @ result.T
     norm = np.linalg.norm(A)
     assert np.linalg.norm(ours) <= 1.05 * np.linalg.norm(A.numpy() - theirs) + 1e-13 * norm
 
@@ -93,34 +93,34 @@ def test_no_worse_than_scipy_interpolative(name: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_result_has_the_dtype_of_the_input(dtype: torch.dtype) -> None:
     A = FAMILIES["activations"](16, 0).to(dtype)
-    found = interpress.interpolative_decomposition(A, k=8)
-    assert found.T.dtype == dtype
+    result = interpress.interpolative_decomposition(A, k=8)
+    assert result.T.dtype == dtype
     A = A.double()
-    error = float(torch.linalg.matrix_norm(A - A[:, found.kept] @ found.T.double()))
-    assert error <= found.frobenius_error + 4 * torch.finfo(dtype).eps * float(A.norm())
+    error = float(torch.linalg.matrix_norm(A - A[:, result.kept] @ result.T.double()))
+    assert error <= result.frobenius_error + 4 * torch.finfo(dtype).eps * float(A.norm())
 
 
 def test_reported_errors_include_the_rounding_of_T_in_half_precision() -> None:
     generator = torch.Generator().manual_seed(0)
     factors = (torch.randint(-3, 4, s, generator=generator).double() for s in ((50, 3), (3, 12)))
     A = next(factors) @ next(factors)  # exact in bfloat16
-    found = interpress.interpolative_decomposition(A.bfloat16(), k=3)
-    error = A - A[:, found.kept] @ found.T.double()
-    assert found.spectral_error == pytest.approx(
+    result = interpress.interpolative_decomposition(A.bfloat16(), k=3)
+    error = A - A[:, result.kept] @ result.T.double()
+    assert result.spectral_error == pytest.approx(
         float(torch.linalg.matrix_norm(error, 2)), rel=1e-6
     )
-    assert found.frobenius_error == pytest.approx(float(error.norm()), rel=1e-6)
+    assert result.frobenius_error == pytest.approx(float(error.norm()), rel=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize("layout", ["C", "F"])
-def test_numpy_goes_in(dtype: type, layout: str) -> None:
+def test_numpy_arrays_are_accepted_and_unchanged(dtype: type, layout: str) -> None:
     A = np.asarray(FAMILIES["decaying"](20, 0), dtype=dtype, order=layout)
     before = A.copy()
-    found = interpress.interpolative_decomposition(A, eps=np.float32(1e-2))
+    result = interpress.interpolative_decomposition(A, eps=np.float32(1e-2))
     assert interpress.interpolative_decomposition(A, k=np.int64(3)).k == 3
     error = np.linalg.norm(
-        A.astype(float) - A.astype(float)[:, found.kept] @ found.T.double().numpy(), 2
+        A.astype(float) - A.astype(float)[:, result.kept] @ result.T.double().numpy(), 2
     )
     assert error <= 1.0001e-2 * np.linalg.norm(A.astype(float), 2)
     np.testing.assert_array_equal(A, before)
@@ -130,19 +130,19 @@ def test_numpy_goes_in(dtype: type, layout: str) -> None:
 @pytest.mark.parametrize("eps", [0.3, 3e-2, 1e-3, 1e-6])
 def test_the_certificate_covers_the_rounding_of_T(dtype: torch.dtype, eps: float) -> None:
     A = FAMILIES["decaying"](40, 0).to(dtype)
-    found = interpress.interpolative_decomposition(A, eps=eps)
+    result = interpress.interpolative_decomposition(A, eps=eps)
     exact = A.double()
-    error = exact - exact[:, found.kept] @ found.T.double()
+    error = exact - exact[:, result.kept] @ result.T.double()
     norm = float(torch.linalg.matrix_norm(exact, 2))
     assert float(torch.linalg.matrix_norm(error, 2)) <= eps * norm
 
 
-def test_far_more_columns_than_memory_for_their_gram_matrix() -> None:
+def test_columns_too_many_for_a_gram_matrix() -> None:
     generator = torch.Generator().manual_seed(0)
     spread = torch.randn(8, 200_000, generator=generator, dtype=torch.float64)
     A = FAMILIES["random"](8, 0) * torch.logspace(0, -3, 8, dtype=torch.float64) @ spread
-    found = interpress.interpolative_decomposition(A, k=8)
-    error = A - A[:, found.kept] @ found.T
+    result = interpress.interpolative_decomposition(A, k=8)
+    error = A - A[:, result.kept] @ result.T
     assert float(error.norm()) <= 1e-12 * float(A.norm())
     rougher = interpress.interpolative_decomposition(A, eps=0.2)
     error = A - A[:, rougher.kept] @ rougher.T
@@ -161,19 +161,19 @@ def test_far_more_columns_than_memory_for_their_gram_matrix() -> None:
     ],
     ids=["big-endian", "longdouble", "negative-strides", "one-row", "read-only"],
 )
-def test_unusual_numpy(A: np.ndarray) -> None:
-    found = interpress.interpolative_decomposition(A, k=min(A.shape[0], 3))
+def test_unusual_numpy_arrays(A: np.ndarray) -> None:
+    result = interpress.interpolative_decomposition(A, k=min(A.shape[0], 3))
     plain = torch.from_numpy(np.array(A, dtype=np.float64))
     expected = interpress.interpolative_decomposition(plain, k=min(A.shape[0], 3))
-    assert torch.equal(found.T, expected.T)
-    assert found.T.is_contiguous()
+    assert torch.equal(result.T, expected.T)
+    assert result.T.is_contiguous()
 
 
-def test_inputs_are_untouched_and_gradients_stay_out() -> None:
+def test_inputs_are_unchanged_and_gradients_are_detached() -> None:
     A = torch.randn(30, 10, requires_grad=True)
     before = A.detach().clone()
-    found = interpress.interpolative_decomposition(A, k=5)
-    assert not found.T.requires_grad
+    result = interpress.interpolative_decomposition(A, k=5)
+    assert not result.T.requires_grad
     assert torch.equal(A, before)
     assert A.grad is None
 
@@ -183,11 +183,11 @@ def test_inputs_are_untouched_and_gradients_stay_out() -> None:
     [
         ({}, "give exactly one of k= and eps=; got neither"),
         ({"k": 2, "eps": 0.1}, "got both k=2 and eps=0.1"),
-        ({"k": 7}, "k=7 of 6 columns; ask for a k from 0 to 6"),
-        ({"k": -1}, "k=-1 of 6 columns"),
-        ({"k": 2.0}, "k=2.0 of 6 columns"),
+        ({"k": 7}, "k=7 for 6 columns; give a k from 0 to 6"),
+        ({"k": -1}, "k=-1 for 6 columns"),
+        ({"k": 2.0}, "k=2.0 for 6 columns"),
         ({"eps": -0.1}, "eps=-0.1; give a relative error of at least 0"),
-        ({"k": 2, "max_entry": 0.9}, "max_entry=0.9; the bound must be more than 1"),
+        ({"k": 2, "max_entry": 0.9}, "max_entry=0.9; give a bound above 1"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, float], message: str) -> None:
@@ -211,7 +211,7 @@ def test_bad_arguments(arguments: dict[str, float], message: str) -> None:
         (torch.ones(0, 3), r"empty, shape \(0, 3\); pass at least one row"),
         (torch.ones(3, 0), r"empty, shape \(3, 0\)"),
         (np.ma.masked_array(np.ones((3, 3))), "A is a masked array; fill or drop"),
-        (torch.ones(3, 3, device="meta"), "on meta; pass a dense one"),
+        (torch.ones(3, 3, device="meta"), "on meta; pass a dense tensor"),
         (torch.eye(3).to_sparse(), "torch.sparse_coo tensor"),
         ([[1.0, 2.0]], "A is a list; pass a torch.Tensor or a NumPy array"),
     ],
@@ -230,13 +230,13 @@ def test_nan_and_inf_are_located(shape: tuple[int, int], dtype: torch.dtype) -> 
         interpress.interpolative_decomposition(A, k=1)
 
 
-def test_the_ordering_answers_for_every_k_without_another_pass() -> None:
+def test_one_ordering_gives_the_result_for_every_k() -> None:
     A = FAMILIES["activations"](64, 0)
     ordering = column_ordering(A)
     for k in (1, 20, 64):
-        found = interpress.interpolative_decomposition(A, k=k)
-        assert torch.equal(found.kept, ordering.kept(k))
-        assert torch.equal(found.T, ordering.at_rank(k).T)
+        result = interpress.interpolative_decomposition(A, k=k)
+        assert torch.equal(result.kept, ordering.kept(k))
+        assert torch.equal(result.T, ordering.at_rank(k).T)
 
 
 def test_the_docstring_example_runs() -> None:

@@ -1,4 +1,4 @@
-"""SciPy's thread pool is left as it was found, and alone where it is of use."""
+"""SciPy gets one thread for small matrices, and its thread count is restored afterwards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from interpress.linalg.cholesky import pivoted_cholesky
-from interpress.linalg.threads import WORTHWHILE, quiet_scipy
+from interpress.linalg.threads import LARGEST_SINGLE_THREADED, single_threaded_scipy
 
 POOLS = ThreadpoolController().select(internal_api="openblas")
 
@@ -29,29 +29,29 @@ def _two_threads() -> Iterator[None]:
 
 def test_small_matrices_are_factored_in_one_thread() -> None:
     before = _threads()
-    with quiet_scipy(WORTHWHILE):
+    with single_threaded_scipy(LARGEST_SINGLE_THREADED):
         assert set(_threads()) == {1}
     assert _threads() == before
 
 
-def test_large_ones_keep_their_threads() -> None:
+def test_large_matrices_keep_all_threads() -> None:
     before = _threads()
-    with quiet_scipy(WORTHWHILE + 1):
+    with single_threaded_scipy(LARGEST_SINGLE_THREADED + 1):
         assert _threads() == before
 
 
-def test_an_error_inside_gives_them_back() -> None:
+def test_an_error_restores_the_threads() -> None:
     before = _threads()
-    with pytest.raises(ZeroDivisionError), quiet_scipy(10):
+    with pytest.raises(ZeroDivisionError), single_threaded_scipy(10):
         1 / 0  # noqa: B018
     assert _threads() == before
 
 
-def test_factorizations_at_the_same_time_give_them_back() -> None:
+def test_concurrent_factorizations_restore_the_threads() -> None:
     before = _threads()
     Z = torch.randn(128, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     G = Z.T @ Z
     with ThreadPoolExecutor(8) as workers:
-        found = list(workers.map(lambda _: pivoted_cholesky(G, 0.0).order, range(64)))
-    assert all(torch.equal(order, found[0]) for order in found)
+        orders = list(workers.map(lambda _: pivoted_cholesky(G, 0.0).order, range(64)))
+    assert all(torch.equal(order, orders[0]) for order in orders)
     assert _threads() == before

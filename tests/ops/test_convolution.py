@@ -30,8 +30,8 @@ def test_transposed(dims: int) -> None:
 @pytest.mark.parametrize("multiplier", [1, 3])
 def test_depthwise_is_carried(transposed: bool, multiplier: int) -> None:
     kind = nn.ConvTranspose2d if transposed else nn.Conv2d
-    labelling = kind(8, 8 * multiplier, 3, groups=8)
-    last = nn.Sequential(labelling, nn.ReLU(), nn.Conv2d(8 * multiplier, 4, 1))
+    layer = kind(8, 8 * multiplier, 3, groups=8)
+    last = nn.Sequential(layer, nn.ReLU(), nn.Conv2d(8 * multiplier, 4, 1))
     model = Between(nn.Conv2d(3, 8, 1), lambda _, h: h.relu(), last).double()
     spaces = shrinks((model, torch.randn(2, 3, 7, 7, dtype=torch.float64)), 8)
     assert "last.0.weight" in spaces["first"].carriers
@@ -40,8 +40,8 @@ def test_depthwise_is_carried(transposed: bool, multiplier: int) -> None:
 @pytest.mark.parametrize("transposed", [False, True])
 def test_groups_keep_equally_many(transposed: bool) -> None:
     kind = nn.ConvTranspose2d if transposed else nn.Conv2d
-    labelling = kind(12, 9, 3, groups=3)
-    last = nn.Sequential(labelling, nn.ReLU(), nn.Conv2d(9, 4, 1))
+    layer = kind(12, 9, 3, groups=3)
+    last = nn.Sequential(layer, nn.ReLU(), nn.Conv2d(9, 4, 1))
     model = Between(nn.Conv2d(3, 12, 1), lambda _, h: h.relu(), last).double()
     spaces = shrinks((model, torch.randn(2, 3, 7, 7, dtype=torch.float64)), 12, step=3)
     assert (spaces["last.0"].size, spaces["last.0"].step) == (9, 3)

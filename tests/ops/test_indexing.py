@@ -16,8 +16,8 @@ def test_tokens_may_be_picked() -> None:
 
 def test_channels_may_not() -> None:
     order = torch.randperm(12)
-    freezes(linear(lambda _, h: h[..., order]), "looks its members up by number")
-    freezes(linear(lambda _, h: h.index_select(-1, order)), "looks its members up by number")
+    freezes(linear(lambda _, h: h[..., order]), "selects its channels by index")
+    freezes(linear(lambda _, h: h.index_select(-1, order)), "selects its channels by index")
 
 
 def test_embeddings_make_channels() -> None:

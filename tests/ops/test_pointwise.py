@@ -62,7 +62,7 @@ def test_product_of_two_producers_is_one_space() -> None:
 
 def test_numbers_that_no_weight_makes_freeze() -> None:
     case = linear(lambda _, h: h * torch.arange(12, dtype=h.dtype))
-    freezes(case, "aten.mul combines it with values that no weight produces")
+    freezes(case, "aten.mul combines its channels with values that cannot shrink")
 
 
 def test_a_constant_everywhere_does_not_freeze() -> None:

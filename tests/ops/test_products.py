@@ -38,7 +38,7 @@ def test_a_product_with_itself_freezes() -> None:
 
 def test_three_operands_freeze() -> None:
     case = linear(lambda m, h: torch.einsum("bni,oi,o->bno", h, m.w, m.w[:, 0]), out=7, **W)
-    freezes(case, "is an einsum interpress does not follow")
+    freezes(case, "is an einsum of three or more operands")
 
 
 def test_computed_weights_freeze() -> None:

@@ -1,214 +1,40 @@
-"""One pass of the original network over the calibration data: what every reader gets to see."""
+"""`calibrate`: run the original network over the calibration set once and collect statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
-from interpress.calibration.sample_weights import TopClasses, joined, top_classes_of
+from interpress.calibration.consumers import dense_consumers, shrinkable_taps
+from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
+from interpress.calibration.statistics import OutputVariance, PatchMoments, Statistics
 from interpress.data.batches import batch_size
 from interpress.errors import DataError
 from interpress.evaluation.output_meaning import OutputMeaning
-from interpress.graph.dense import DenseLayer, dense_layer_of, sample_rows
+from interpress.graph.dense import DenseLayer, sample_rows
 from interpress.graph.example import Example
+from interpress.graph.executor import Executor
 from interpress.graph.fast_kernels import fast_kernels
 from interpress.graph.patterns import epilogue_of
-from interpress.linalg.factor import RFactor, add_gram, mirror, triangle
+from interpress.linalg.factor import RFactor, triangle
 from interpress.linalg.stream import FactorStream
 from interpress.spaces.read_sites import by_node, operand_of
 from interpress.spaces.spaces import Spaces
 from interpress.spaces.taps import Tap
 
-ROWS_PER_EXAMPLE = 16  # positions of an image, tokens of a text; more adds next to nothing
-PLENTY = 6  # rows per channel, if channels are all there is to tell apart; but
-_LEAST_ROWS_PER_EXAMPLE = 4
-LARGEST_PATCH = 2048  # inputs per output; of larger kernels, each channel's principal parts
-_EXAMPLES_FOR_ENERGY = 8  # of every batch
-_EXACT = torch.float64
-
-
-@dataclass
-class PatchMoments:
-    """Second moments of the patches that one dense layer reads."""
-
-    gram: Tensor
-    """Its upper half; `mirror` fills the rest."""
-    total: Tensor
-    rows: int
-    origin: Tensor | None = None
-    """What rows are counted from: the mean of the first batch, so that nothing cancels later."""
-    basis: Tensor | None = None
-    """(channels, kernel, parts) where kernels are large: what rows see of a channel's patch."""
-
-    @classmethod
-    def empty(cls, size: int, dtype: torch.dtype, device: torch.device) -> PatchMoments:
-        """No rows yet."""
-        return cls(
-            torch.zeros(size, size, dtype=dtype, device=device),
-            torch.zeros(size, dtype=torch.float64, device=device),
-            0,
-        )
-
-    def add(self, X: Tensor) -> None:
-        """More rows (rows, size)."""
-        if self.basis is not None:
-            apart = X.reshape(len(X), *self.basis.shape[:2])
-            X = torch.einsum("rck,ckp->rcp", apart, self.basis).flatten(1)
-        if self.origin is None:
-            self.origin = X.mean(0)
-        X = X - self.origin
-        add_gram(self.gram, X)
-        self.total += X.sum(0)
-        self.rows += len(X)
-
-    def centred(self) -> Tensor:
-        """The Gram matrix of rows less their mean."""
-        mean = (self.total / max(self.rows, 1)).to(self.gram.dtype)
-        return torch.addr(mirror(self.gram), mean, mean, alpha=-self.rows)
-
-    def whole(self) -> Tensor:
-        """The Gram matrix of rows as they are."""
-        mean = (self.total / max(self.rows, 1)).to(self.gram.dtype)
-        if self.origin is not None:
-            mean = mean + self.origin
-        return torch.addr(self.centred(), mean, mean, alpha=self.rows)
-
-
-@dataclass
-class OutputVariance:
-    """How much the values that a reader's output becomes vary, summed over channels, per row."""
-
-    square: Tensor | float = 0.0
-    total: Tensor | float = 0.0
-    rows: int = 0
-
-    def add(self, value: Tensor, channel: int) -> None:
-        """Some examples of what the output became."""
-        few = value[:_EXAMPLES_FOR_ENERGY].double()
-        others = [dim for dim in range(few.ndim) if dim != channel % few.ndim]
-        self.total = self.total + few.sum(others)
-        self.square = self.square + few.square().sum(others)
-        self.rows += few.numel() // few.shape[channel]
-
-    @property
-    def variance(self) -> float:
-        """The sum over channels of their variances."""
-        square, total = torch.as_tensor(self.square), torch.as_tensor(self.total)
-        return float((square / self.rows - (total / self.rows).square()).clamp(min=0).sum())
-
-
-@dataclass
-class Statistics:
-    """All that a calibration pass leaves behind; independent of how much data there was."""
-
-    factors: dict[str, RFactor] = field(default_factory=dict)
-    """Per tap: `R.T @ R == Z.T @ Z` over sampled rows; columns of two groups apart."""
-    energies: dict[str, float] = field(default_factory=dict)
-    """Per tap with a dense reader: variance of what the reader's output becomes, per row."""
-    moments: dict[str, PatchMoments] = field(default_factory=dict)
-    """Per tap with a dense reader that is small enough: moments of its patches."""
-    examples: int = 0
-    decisions: TopClasses | None = None
-    """What the network made of every example; None where it does not decide once for each."""
-    data: str = ""
-    """The fingerprint of the examples."""
-
-
-def shrinkable_taps(spaces: Spaces) -> list[Tap]:
-    """The taps at which some channel can leave."""
-    names = dict.fromkeys(name for space in spaces.shrinkable for name in space.taps)
-    return [spaces.taps[name] for name in names]
-
-
-def dense_readers(spaces: Spaces, taps: Iterable[Tap]) -> dict[str, DenseLayer]:
-    """The taps that one plain dense layer reads, and that layer."""
-    found = {}
-    parameters = spaces.program.parameters()
-    for tap in taps:
-        dense = dense_layer_of(spaces.program, tap.sites[0].op.node, parameters)
-        plain = len(tap.sites) == len(tap.absorbers) == 1 and tap.sites[0].argument == "input"
-        if dense is not None and plain and dense.weight == tap.absorbers[0].weight:
-            found[tap.name] = dense
-    return found
-
-
-class _Pass:
-    """Watches a run of the graph and adds what it sees."""
-
-    def __init__(self, spaces: Spaces, seed: int, patches: bool, expected: int | None) -> None:
-        self.taps = shrinkable_taps(spaces)
-        self.streams = {tap.name: FactorStream(tap.size) for tap in self.taps}
-        self.moments: dict[str, PatchMoments] = {}
-        self.totals: dict[str, Tensor] = {}
-        self.energies: dict[str, OutputVariance] = {}
-        self._sites = by_node(self.taps)
-        self._dense = dense_readers(spaces, self.taps)
-        self._patches, self._expected = patches, expected
-        self._sampler = torch.Generator().manual_seed(seed)
-        self._outcomes: dict[fx.Node, list[tuple[str, int]]] = {}
-        parameters = spaces.program.parameters()
-        for name, dense in self._dense.items():
-            self.energies[name] = OutputVariance()
-            last = epilogue_of(spaces.program, spaces.taps[name].sites[0].op.node, parameters).last
-            self._outcomes.setdefault(last, []).append((name, 1 if dense.spatial else -1))
-        self.examples = 0
-
-    def watch(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
-        """Before a node runs: the operands that are taps."""
-        for tap, site in self._sites.get(node, ()):
-            operand = operand_of(node, args, kwargs, site)
-            at = sample_rows(tap.rows(operand, site), self._wanted(tap), self._sampler)
-            rows = tap.columns(operand, site, at)
-            self.streams[tap.name].add(rows)
-            dense = self._dense.get(tap.name)
-            if not self._patches or dense is None or dense.groups > 1:
-                continue
-            if _reads_rows(tap, dense):
-                self.totals[tap.name] = self.totals.get(tap.name, 0) + rows.sum(0, dtype=_EXACT)
-            elif 2 * dense.shape[1] <= LARGEST_PATCH:
-                self._add_patches(tap.name, dense, operand)
-        return args, kwargs
-
-    def _wanted(self, tap: Tap) -> int:
-        """How many rows of a batch: as many of every example, and in all no more than helps."""
-        if self._patches or self._expected is None:
-            return ROWS_PER_EXAMPLE * self.examples
-        each = max(-(-PLENTY * tap.size // self._expected), _LEAST_ROWS_PER_EXAMPLE)
-        return min(each, ROWS_PER_EXAMPLE) * self.examples
-
-    def see(self, node: fx.Node, value: Any) -> None:
-        """After a node ran: what outputs have become."""
-        for name, channel in self._outcomes.get(node, ()):
-            self.energies[name].add(value, channel)
-
-    def _add_patches(self, name: str, dense: DenseLayer, operand: Tensor) -> None:
-        each = ROWS_PER_EXAMPLE * 1280 // max(dense.unknowns, 1280)
-        at = dense.positions(operand, max(each, 10) * self.examples, self._sampler)
-        X = dense.inputs(operand, at)[:, 0]
-        X = X.to(torch.promote_types(X.dtype, torch.float32))
-        if name not in self.moments:
-            basis = _principal(X, dense) if dense.unknowns > LARGEST_PATCH else None
-            size = dense.unknowns if basis is None else basis.shape[0] * basis.shape[2]
-            self.moments[name] = PatchMoments.empty(size, X.dtype, X.device)
-            self.moments[name].basis = basis
-        self.moments[name].add(X)
-
-
-def _principal(X: Tensor, dense: DenseLayer) -> Tensor:
-    """Per channel, the directions in which the patches of a first batch are largest."""
-    apart = X.reshape(len(X), dense.shape[1], -1)
-    vectors = torch.linalg.eigh(torch.einsum("rck,rcl->ckl", apart, apart)).eigenvectors
-    return vectors[:, :, -(LARGEST_PATCH // dense.shape[1]) :]
-
-
-def _reads_rows(tap: Tap, dense: DenseLayer) -> bool:
-    """Whether a patch is a row of the tap, as for linear layers and 1 x 1 convolutions."""
-    own = torch.arange(tap.size)
-    return dense.unknowns == tap.size and torch.equal(tap.absorbers[0].column, own)
+ROWS_PER_EXAMPLE = 16
+"""Positions of an image, or tokens of a text, sampled per example: more are highly correlated."""
+ROWS_PER_CHANNEL = 6
+"""Rows sampled per channel where only a channel Gram matrix is measured."""
+LARGEST_PATCH = 2048
+"""Inputs per output of a consumer whose patches are measured. Larger kernels are projected onto
+each channel's principal directions, so that the Gram matrix stays this small."""
+_FEWEST_ROWS_PER_EXAMPLE = 4
+_USUAL_PATCH = 1280  # inputs per output up to which all ROWS_PER_EXAMPLE patches are taken
+_FEWEST_PATCHES = 10  # per example, for larger kernels
 
 
 def calibrate(
@@ -216,35 +42,123 @@ def calibrate(
     batches: Iterable[Example],
     *,
     patches: bool = True,
-    judge: OutputMeaning | None = None,
+    meaning: OutputMeaning | None = None,
     expected: int | None = None,
     seed: int = 0,
-    done: Callable[[int], None] = lambda examples: None,
+    done: Callable[[], None] = lambda: None,
 ) -> Statistics:
-    """Run the original network over the data once; memory does not grow with them.
+    """Run the original network over the batches once; memory does not grow with the data.
 
-    `expected` is how many examples there are, about, if that is known.
+    `patches` also measures what the selection "patches" needs. `expected` is about how many
+    examples there are, if known. `done` is called after every batch.
     """
-    seen = _Pass(spaces, seed, patches, expected)
+    collector = _Collector(spaces, seed, patches, expected)
+    top_classes: list[TopClasses | None] = []
+    kernels = fast_kernels(spaces.program, spaces.program.parameters())
+    executor = Executor(spaces.program, kernels=kernels)
     examples = 0
-    decisions: list[TopClasses | None] = []
-    calls = fast_kernels(spaces.program, spaces.program.parameters())
     for number, example in enumerate(batches):
-        seen.examples = batch_size(example)
-        outputs = spaces.program.run(example, watch=seen.watch, see=seen.see, instead=calls)
-        check_finite(outputs, number)
-        decisions.append(top_classes_of(judge, outputs, seen.examples))
-        examples += seen.examples
-        done(seen.examples)
-    factors = {tap.name: _apart(seen.streams[tap.name].factor(), tap) for tap in seen.taps}
-    for name, total in seen.totals.items():
-        seen.moments[name] = PatchMoments(factors[name].G, total, factors[name].rows)
-    energies = {name: energy.variance for name, energy in seen.energies.items()}
-    return Statistics(factors, energies, seen.moments, examples, joined(decisions))
+        collector.batch_examples = batch_size(example)
+        outputs = executor.run(example, before=collector.before, after=collector.after)
+        check_not_nan(outputs, number)
+        top_classes.append(top_classes_of(meaning, outputs, collector.batch_examples))
+        examples += collector.batch_examples
+        done()
+    return collector.statistics(examples, concatenate(top_classes))
 
 
-def check_finite(outputs: Iterable[Tensor], number: int) -> None:
-    """Refuse a network whose outputs on the calibration data are not numbers."""
+class _Collector:
+    """Hooks for the executor that add what they see to the statistics."""
+
+    def __init__(self, spaces: Spaces, seed: int, patches: bool, expected: int | None) -> None:
+        self.batch_examples = 0
+        self._taps = shrinkable_taps(spaces)
+        self._streams = {tap.name: FactorStream(tap.size) for tap in self._taps}
+        self._moments: dict[str, PatchMoments] = {}
+        self._totals: dict[str, Tensor] = {}
+        self._variances: dict[str, OutputVariance] = {}
+        self._sites = by_node(self._taps)
+        self._consumers = dense_consumers(spaces, self._taps)
+        self._patches, self._expected = patches, expected
+        self._generator = torch.Generator().manual_seed(seed)
+        self._outputs: dict[fx.Node, list[tuple[str, int]]] = {}
+        parameters = spaces.program.parameters()
+        for name, dense in self._consumers.items():
+            self._variances[name] = OutputVariance()
+            node = spaces.taps[name].sites[0].op.node
+            last = epilogue_of(spaces.program, node, parameters).last
+            self._outputs.setdefault(last, []).append((name, 1 if dense.spatial else -1))
+
+    def before(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
+        """Add the operands of a node that are taps."""
+        for tap, site in self._sites.get(node, ()):
+            operand = operand_of(node, args, kwargs, site)
+            at = sample_rows(tap.rows(operand, site), self._rows_wanted(tap), self._generator)
+            rows = tap.columns(operand, site, at)
+            self._streams[tap.name].add(rows)
+            dense = self._consumers.get(tap.name)
+            if not self._patches or dense is None or dense.groups > 1:
+                continue
+            if _patches_are_rows(tap, dense):
+                total = rows.sum(0, dtype=torch.float64)
+                self._totals[tap.name] = self._totals.get(tap.name, 0) + total
+            elif 2 * dense.shape[1] <= LARGEST_PATCH:
+                self._add_patches(tap.name, dense, operand)
+        return args, kwargs
+
+    def after(self, node: fx.Node, value: Any) -> None:
+        """Add the variance of what the outputs of consumers have become."""
+        for name, channel in self._outputs.get(node, ()):
+            self._variances[name].add(value, channel)
+
+    def statistics(self, examples: int, top_classes: TopClasses | None) -> Statistics:
+        """Return everything that was collected."""
+        factors = {
+            tap.name: _groups_orthogonal(self._streams[tap.name].factor(), tap)
+            for tap in self._taps
+        }
+        for name, total in self._totals.items():
+            self._moments[name] = PatchMoments(factors[name].G, total, factors[name].rows)
+        variances = {name: variance.variance for name, variance in self._variances.items()}
+        return Statistics(factors, variances, self._moments, examples, top_classes)
+
+    def _rows_wanted(self, tap: Tap) -> int:
+        """Return how many rows of this batch to take: equally many of every example."""
+        if self._patches or self._expected is None:
+            return ROWS_PER_EXAMPLE * self.batch_examples
+        enough = -(-ROWS_PER_CHANNEL * tap.size // self._expected)
+        per_example = max(enough, _FEWEST_ROWS_PER_EXAMPLE)
+        return min(per_example, ROWS_PER_EXAMPLE) * self.batch_examples
+
+    def _add_patches(self, name: str, dense: DenseLayer, operand: Tensor) -> None:
+        per_example = ROWS_PER_EXAMPLE * _USUAL_PATCH // max(dense.unknowns, _USUAL_PATCH)
+        wanted = max(per_example, _FEWEST_PATCHES) * self.batch_examples
+        at = dense.positions(operand, wanted, self._generator)
+        X = dense.inputs(operand, at)[:, 0]
+        X = X.to(torch.promote_types(X.dtype, torch.float32))
+        if name not in self._moments:
+            basis = _principal_directions(X, dense) if dense.unknowns > LARGEST_PATCH else None
+            size = dense.unknowns if basis is None else basis.shape[0] * basis.shape[2]
+            self._moments[name] = PatchMoments.empty(size, X.dtype, X.device)
+            self._moments[name].basis = basis
+        self._moments[name].add(X)
+
+
+def _principal_directions(X: Tensor, dense: DenseLayer) -> Tensor:
+    """Return, per channel, the directions in which the patches of a batch are largest."""
+    by_channel = X.reshape(len(X), dense.shape[1], -1)
+    vectors = torch.linalg.eigh(torch.einsum("rck,rcl->ckl", by_channel, by_channel)).eigenvectors
+    return vectors[:, :, -(LARGEST_PATCH // dense.shape[1]) :]
+
+
+def _patches_are_rows(tap: Tap, dense: DenseLayer) -> bool:
+    """Return whether a patch is a row of the tap, as for linear layers and 1 x 1 convolutions."""
+    in_order = torch.arange(tap.size)
+    return dense.unknowns == tap.size and torch.equal(tap.absorbers[0].column, in_order)
+
+
+def check_not_nan(outputs: Iterable[Tensor], number: int) -> None:
+    """Refuse a network whose outputs on calibration batch `number` are NaN."""
     for output in outputs:
         if output.is_floating_point() and bool(output.isnan().any()):
             bad = int(output.isnan().flatten(1).any(1).sum()) if output.ndim > 1 else 1
@@ -254,18 +168,21 @@ def check_finite(outputs: Iterable[Tensor], number: int) -> None:
             )
 
 
-def _apart(factor: RFactor, tap: Tap) -> RFactor:
-    """The factor with columns of different groups made orthogonal, as their reader sees them."""
+def _groups_orthogonal(factor: RFactor, tap: Tap) -> RFactor:
+    """Return the factor with columns of different groups made orthogonal.
+
+    The consumer never mixes columns of different groups, so their inner products do not matter.
+    """
     if len(tap.groups.unique()) == 1:
         return factor
     if factor.gram is not None:
-        same = (tap.groups[:, None] == tap.groups[None, :]).to(factor.device)
-        return RFactor(factor.rows, factor.floor, gram=factor.gram * same)
+        same_group = (tap.groups[:, None] == tap.groups[None, :]).to(factor.device)
+        return RFactor(factor.rows, factor.floor, gram=factor.gram * same_group)
     blocks = []
     for group in tap.groups.unique():
-        mine = torch.nonzero(tap.groups == group).reshape(-1).to(factor.device)
-        own = triangle(factor.R[:, mine])
-        block = own.new_zeros(len(own), factor.n)
-        block[:, mine] = own
+        columns = torch.nonzero(tap.groups == group).reshape(-1).to(factor.device)
+        root = triangle(factor.R[:, columns])
+        block = root.new_zeros(len(root), factor.n)
+        block[:, columns] = root
         blocks.append(block)
     return RFactor(factor.rows, factor.floor, root=torch.cat(blocks))

@@ -1,10 +1,11 @@
-"""How much every example counts in the refit: what is seldom decided counts for more.
+"""Sample weights for the refit: examples of rarely predicted classes count more.
 
-Calibration data may show a class rarely, or never, and the network must go on telling it apart.
-Plain least squares spends all there is on what is seen often. Here every class pulls equally: an
-example counts by the sum, over classes, of its probability of the class as a share of what all
-examples have of it; less than a factor of two is chance. No labels: probabilities are the original
-network's.
+The calibration data may show a class rarely, and the network must keep recognising it. Plain least
+squares fits the frequent classes. Here every class gets the same total weight: the weight of an
+example is the sum, over classes, of its probability of the class divided by the sum of all
+examples' probabilities of that class. Weights below twice the median are set to one, because
+differences that small are sampling noise. The probabilities are the original network's, so no
+labels are needed.
 """
 
 from __future__ import annotations
@@ -17,73 +18,79 @@ from torch import Tensor
 
 from interpress.evaluation.output_meaning import OutputMeaning
 
-_LIKELIEST = 8  # classes remembered of every example
-_CHANCE, _MOST = 2.0, 8.0  # times as much as the median example
+_CLASSES = 8  # classes remembered per example; the others have next to no probability
+_NOISE = 2.0  # multiples of the median weight that sampling noise explains
+_LARGEST = 8.0  # largest weight, in multiples of the median, so that no example dominates
 
 
 @dataclass(frozen=True, eq=False)
 class TopClasses:
-    """What the original network makes of the examples: the likeliest classes of each."""
+    """The most probable classes of every example, according to the original network."""
 
     classes: Tensor
-    """(examples, likeliest)"""
-    chances: Tensor
-    """(examples, likeliest): their probabilities."""
+    """(examples, top)"""
+    probabilities: Tensor
+    """(examples, top)"""
 
     @classmethod
     def of(cls, probabilities: Tensor) -> TopClasses:
-        """From (examples, classes)."""
-        found = probabilities.topk(min(_LIKELIEST, probabilities.shape[1]), 1)
-        return cls(found.indices.int().cpu(), found.values.float().cpu())
+        """Select the top classes from (examples, classes)."""
+        top = probabilities.topk(min(_CLASSES, probabilities.shape[1]), 1)
+        return cls(top.indices.int().cpu(), top.values.float().cpu())
 
     def weights(self) -> Tensor:
-        """(examples,): one for most of them, up to eight for what is seldom decided."""
-        chances, classes = self.chances.double(), self.classes.long()
-        seen = torch.zeros(int(classes.max()) + 1, dtype=torch.float64)
-        seen.index_add_(0, classes.reshape(-1), chances.reshape(-1))
-        pull = (chances / seen.clamp(min=1.0)[classes]).sum(1)  # less than one example is noise
-        pull = pull / pull.median()
-        return torch.where(pull < _CHANCE, 1.0, pull.clamp(max=_MOST)).float()
+        """Return (examples,) sample weights: one for most, up to eight for rare classes."""
+        probabilities, classes = self.probabilities.double(), self.classes.long()
+        totals = torch.zeros(int(classes.max()) + 1, dtype=torch.float64)
+        totals.index_add_(0, classes.reshape(-1), probabilities.reshape(-1))
+        # a class with less than one example in total is noise, so totals are at least one
+        weights = (probabilities / totals.clamp(min=1.0)[classes]).sum(1)
+        weights = weights / weights.median()
+        return torch.where(weights < _NOISE, 1.0, weights.clamp(max=_LARGEST)).float()
 
 
 def top_classes_of(
-    judge: OutputMeaning | None, outputs: Sequence[Tensor], examples: int
+    meaning: OutputMeaning | None, outputs: Sequence[Tensor], examples: int
 ) -> TopClasses | None:
-    """What a network made of a batch; None where it does not decide once for each example."""
-    output = None if judge is None else outputs[judge.place]
-    if judge is None or output is None or not output.ndim or len(output) != examples:
+    """Return the top classes of a batch; None if there is not one decision per example."""
+    output = None if meaning is None else outputs[meaning.position]
+    if meaning is None or output is None or not output.ndim or len(output) != examples:
         return None
-    probabilities = judge.probabilities(output)
+    probabilities = meaning.rule.probabilities(output)
     if probabilities is None or not bool(probabilities.isfinite().all()):
         return None
     return TopClasses.of(probabilities)
 
 
-def joined(parts: Sequence[TopClasses | None]) -> TopClasses | None:
-    """The decisions of all batches, if all are known."""
+def concatenate(parts: Sequence[TopClasses | None]) -> TopClasses | None:
+    """Return the top classes of all batches, or None if those of some batch are unknown."""
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
     classes = torch.cat([part.classes for part in known])
-    return TopClasses(classes, torch.cat([part.chances for part in known]))
+    return TopClasses(classes, torch.cat([part.probabilities for part in known]))
 
 
 def draw_examples(weights: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor | None]:
-    """Some examples, in ascending order and none twice, and how much each counts (None: alike).
+    """Draw about `count` examples without replacement; return their indices and weights.
 
-    What weighs more is drawn more surely, and then counts for that much less.
+    Examples are sampled in proportion to their weight and re-weighted by the inverse probability.
+    Indices are ascending. The weights are None if all are equal.
     """
     weights = weights.double()
-    chances = weights.new_ones(len(weights))
-    sure = torch.zeros(len(weights), dtype=torch.bool)
+    probabilities = weights.new_ones(len(weights))
+    certain = torch.zeros(len(weights), dtype=torch.bool)
     while count < len(weights):
-        left = torch.where(sure, 0.0, weights)
-        chances = torch.where(sure, 1.0, left * (count - int(sure.sum())) / left.sum())
-        if not bool((chances[~sure] > 1).any()):
+        remaining = torch.where(certain, 0.0, weights)
+        share = remaining * (count - int(certain.sum())) / remaining.sum()
+        probabilities = torch.where(certain, 1.0, share)
+        if not bool((probabilities[~certain] > 1).any()):
             break
-        sure |= chances >= 1
+        certain |= probabilities >= 1
     order = torch.randperm(len(weights), generator=torch.Generator().manual_seed(seed))
-    reached = (chances[order].cumsum(0) + 0.5).floor()  # one is drawn whenever this grows
-    chosen = order[reached.diff(prepend=reached.new_zeros(1)) > 0].sort().values
-    counts = (weights / chances)[chosen].float()
-    return chosen, None if bool((counts == counts[:1]).all()) else counts
+    # systematic sampling: an example is drawn whenever the rounded running total grows
+    running_total = (probabilities[order].cumsum(0) + 0.5).floor()
+    drawn = running_total.diff(prepend=running_total.new_zeros(1)) > 0
+    chosen = order[drawn].sort().values
+    new_weights = (weights / probabilities)[chosen].float()
+    return chosen, None if bool((new_weights == new_weights[:1]).all()) else new_weights

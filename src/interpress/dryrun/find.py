@@ -1,4 +1,4 @@
-"""`find_spaces`: from a model and an example to its channel spaces, tried and proved."""
+"""`find_spaces`: find the channel spaces of a model and check that they can shrink."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from interpress.spaces.spaces import Spaces
 def find_spaces(
     model: nn.Module, example: Any, *, exclude: Sequence[str] = (), progress: bool | None = None
 ) -> Spaces:
-    """Find the channel spaces of a network: which channels can leave together.
+    """Return the channel spaces of a network: the sets of channels that can be removed together.
 
     `example` is what the model's forward takes: a tensor, a tuple of positional inputs, or a dict
-    of keyword inputs. `exclude` names modules (patterns such as `"layer4.*"`) that must not change.
-    Every space offered as shrinkable has been shrunk once on a copy and the result proved by the
-    projection identity; every other one carries its reason. `print` the result for a table. The
-    model is left as it was.
+    of keyword inputs. `exclude` names modules that must not change, by patterns such as
+    `"layer4.*"`. Every shrinkable space has been shrunk once on a copy of the model, and the
+    result was proved by the projection identity. Every other space is frozen, with a reason.
+    `print` the result for a table. The model is not changed.
     """
     with stages("Finding channel spaces", 3, progress) as step:
         program = capture(model, example)
         step("following channels")
         spaces = spaces_of(program, exclude)
-        step("trying surgery")
+        step("trying to shrink")
         return settle(spaces)

@@ -1,4 +1,4 @@
-"""What to try: widths, interpolations and weights that make mistakes show."""
+"""What to try: kept channels, interpolations and weights that make mistakes visible."""
 
 from __future__ import annotations
 
@@ -12,35 +12,40 @@ from interpress.surgery.weights import copy_with
 
 
 def trial_kept(spaces: Spaces, names: list[str]) -> dict[str, Tensor]:
-    """Some of every cell, never all of it; spaces that share a weight keep different numbers."""
+    """Return channels to keep in each named space: a part of every cell.
+
+    Spaces that share a weight keep different numbers if possible, so that a size that follows the
+    wrong space is noticed.
+    """
     kept: dict[str, Tensor] = {}
-    taken: dict[str, set[int]] = {}
+    used_by_weight: dict[str, set[int]] = {}
     for index, name in enumerate(names):
         space = spaces[name]
-        shares = space.size // space.step
-        used = set().union(*(taken.get(weight, set()) for weight in weights_of(space)))
-        wishes = [1 + (2 * shares // 3 + index + i) % (shares - 1) for i in range(shares - 1)]
-        share = next((wish for wish in wishes if wish not in used), wishes[0])
+        steps = space.size // space.step
+        used = set().union(*(used_by_weight.get(weight, set()) for weight in weights_of(space)))
+        preferences = [1 + (2 * steps // 3 + index + i) % (steps - 1) for i in range(steps - 1)]
+        count = next((number for number in preferences if number not in used), preferences[0])
         for weight in weights_of(space):
-            taken.setdefault(weight, set()).add(share)
-        kept[name] = last_of_every_cell(space, share)
+            used_by_weight.setdefault(weight, set()).add(count)
+        kept[name] = last_of_every_cell(space, count)
     return kept
 
 
 def last_of_every_cell(space: ChannelSpace, share: int) -> Tensor:
-    """The last `share` of as many parts as a space can be cut into, in every cell."""
-    shares = space.size // space.step
+    """Return the last channels of every cell: `share * space.step` channels in all."""
+    steps = space.size // space.step
     kept = []
     for cell in space.cells.unique().tolist():
         members = torch.nonzero(space.cells == cell).reshape(-1)
-        kept.append(members[-(len(members) * share // shares) :])
+        kept.append(members[-(len(members) * share // steps) :])
     return torch.cat(kept).sort().values
 
 
 def random_interpolations(cut: Cut, seed: int = 0) -> dict[str, Tensor]:
-    """Any interpolation proves a surgery: cheap random ones, zero between groups.
+    """Return a random `T` for every tap that loses channels, zero between groups.
 
-    `T` keeps what is kept and adds a random matrix of rank one, in which all entries differ.
+    The projection identity holds for any `T`. This one is the identity on the kept columns plus a
+    matrix of rank one whose entries are all different, so that mixed-up entries are noticed.
     """
     generator = torch.Generator().manual_seed(seed)
     matrices = {}
@@ -58,23 +63,24 @@ def random_interpolations(cut: Cut, seed: int = 0) -> dict[str, Tensor]:
 
 
 def perturbed(model: nn.Module, seed: int = 0) -> nn.Module:
-    """A copy with noise on all parameters, so that none is zero or special.
+    """Return a copy of the model with noise added to all parameters.
 
-    The projection identity holds for any weights; layers that start at zero would hide mistakes.
+    The projection identity holds for any weights, but weights that are zero would hide mistakes.
     """
     copy = copy_with(model, {})
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in copy.parameters():
             if parameter.is_floating_point():
-                typical = float(parameter.double().square().mean().sqrt())
+                rms = float(parameter.double().square().mean().sqrt())
                 noise = torch.randn(parameter.shape, generator=generator)
-                inputs = parameter.numel() // len(parameter) if parameter.ndim > 1 else 25
-                size = max(0.1 * typical, 0.5 * inputs**-0.5)  # nothing fades away on its way
-                parameter.add_((size * noise).to(parameter))
+                fan_in = parameter.numel() // len(parameter) if parameter.ndim > 1 else 25
+                # at least 0.5 / sqrt(fan_in), so that no activation becomes too small to notice
+                scale = max(0.1 * rms, 0.5 * fan_in**-0.5)
+                parameter.add_((scale * noise).to(parameter))
     return copy
 
 
 def weights_of(space: ChannelSpace) -> tuple[str, ...]:
-    """Every weight that makes, carries or reads a space."""
+    """Return all weights that make, carry or read a space."""
     return (*space.producers, *space.carriers, *space.consumers)

@@ -1,19 +1,22 @@
-"""Trying a surgery before it is offered: does the model's own code run with fewer channels?
+"""Decide which spaces can shrink, by shrinking all of them on a copy of the model.
 
-The graph tells which channels could leave. Whether the Python code of a module can follow is found
-out by shrinking every space at once: first on tensors without values, which is cheap and settles
-which attributes have to change, then once with values, by the projection identity. What fails is
-traced to its module and frozen with the reason; the rest goes on.
+The program shows which channels could be removed. It does not show whether the Python code of a
+module runs with fewer channels. So all spaces are shrunk at once: first on tensors without values,
+which is fast and decides which integer attributes have to change, then with values, by the
+projection identity. A failure is traced to a module, and its spaces are frozen with the reason.
 """
 
 from __future__ import annotations
 
-from interpress.dryrun.shapes import Shapes
-from interpress.dryrun.values import Values
+from interpress.dryrun.shapes import ShapeTrial
+from interpress.dryrun.values import ValueTrial
 from interpress.spaces.spaces import Spaces
 
 
 def settle(spaces: Spaces) -> Spaces:
-    """The spaces with those frozen that the model's code cannot shrink, and the choices made."""
-    spaces = Shapes(spaces).settle()
-    return Values(spaces).settle()
+    """Return the spaces with those frozen that the model's code cannot shrink.
+
+    The result also records which size each integer attribute follows (`choices`).
+    """
+    spaces = ShapeTrial(spaces).settle()
+    return ValueTrial(spaces).settle()

@@ -1,4 +1,4 @@
-"""Measured time: two networks in turn on the same batch, so that noise hits both."""
+"""Measure the run time of a smaller network relative to the original."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from torch import nn
 from interpress.graph.example import Example
 from interpress.graph.model_state import evaluation
 
-_ROUNDS = 7
-_LEAST = 0.02  # seconds per measurement
+_ROUNDS = 7  # odd, so that the median is one of the ratios
+_SECONDS = 0.02  # least time per measurement: shorter ones are dominated by timer noise
 
 
 def latency_ratio(smaller: nn.Module, original: nn.Module, example: Example) -> float:
-    """Time of the smaller network over that of the original: the median over rounds."""
+    """Return the run time of `smaller` over that of `original`: the median over rounds.
+
+    The two networks run in turn on the same batch, so that background load affects both.
+    """
     with evaluation(smaller), evaluation(original), torch.no_grad():
-        repeats = max(1, round(_LEAST / max(_seconds(original, example, 1), 1e-6)))
+        repeats = max(1, round(_SECONDS / max(_seconds(original, example, 1), 1e-6)))
         _seconds(smaller, example, 1)
-        ratios = []
-        for _ in range(_ROUNDS):
-            ratios.append(
-                _seconds(smaller, example, repeats) / _seconds(original, example, repeats)
-            )
+        ratios = [
+            _seconds(smaller, example, repeats) / _seconds(original, example, repeats)
+            for _ in range(_ROUNDS)
+        ]
     return statistics.median(ratios)
 
 
 def _seconds(model: nn.Module, example: Example, repeats: int) -> float:
-    _wait(example)
+    _synchronize(example)
     start = time.perf_counter()
     for _ in range(repeats):
         example.call(model)
-    _wait(example)
+    _synchronize(example)
     return time.perf_counter() - start
 
 
-def _wait(example: Example) -> None:
+def _synchronize(example: Example) -> None:
     if any(tensor.is_cuda for tensor in example.tensors()):
         torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""A model as one flat graph of ATen operators. No other file knows torch.export."""
+"""Capture a model as a flat list of ATen operators. Only this module uses torch.export."""
 
 from __future__ import annotations
 
@@ -23,64 +23,77 @@ from interpress.graph.model_state import evaluation, restored_buffers, unwrap
 from interpress.graph.program import Program
 
 _TRANSPARENT = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
-"""Regions that only change a mode, and where their operands start: their bodies are inlined."""
+"""Operators that run a body in another mode, and the position of that body among the arguments.
+
+The body is inlined; the arguments after it are its operands."""
 
 
 def capture(model: nn.Module, example: Any) -> Program:
-    """Capture `model` in evaluation mode, as it runs on `example`.
+    """Return the program that `model` runs on `example` in evaluation mode.
 
-    `example` is a tensor, a tuple of positional inputs, or a mapping of keyword inputs. The first
-    dim of every input tensor may vary afterwards where the model allows it. The model's mode,
-    hooks and parameters are left as they were.
+    `example` is a tensor, a tuple of positional inputs, or a mapping of keyword inputs. The program
+    accepts other batch sizes (the first dim of every input) if the model does. The model's modes,
+    hooks, parameters and buffers are not changed.
     """
     network = unwrap(model)
     inputs = Example.of(example)
     _check(network, inputs)
     with evaluation(network), restored_buffers(network), torch.random.fork_rng(), torch.no_grad():
-        captured = _two_examples(network, inputs)
-        program = _export(network, captured)
-    graph = _to_program(network, program, captured)
-    return dataclasses.replace(graph, doubled=captured is not inputs)
+        captured_inputs = _at_least_two_examples(network, inputs)
+        exported = _export(network, captured_inputs)
+    program = _to_program(network, exported, captured_inputs)
+    return dataclasses.replace(program, doubled=captured_inputs is not inputs)
 
 
 def _check(model: nn.Module, example: Example) -> None:
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        if is_lazy(tensor):
-            raise CaptureError(
-                f"parameter {name!r} has no shape yet (a lazy module); run the model once on an "
-                "example first"
-            )
-        if tensor.is_meta:
-            raise CaptureError(
-                f"{name!r} is on the meta device and has no values; load the weights first, "
-                "e.g. model.to_empty(device='cpu') and then load_state_dict"
-            )
-    for name, module in model.named_modules():
-        if hasattr(module, "parametrizations"):
-            tensors = ", ".join(module.parametrizations)
-            raise CaptureError(
-                f"module {name!r} computes its {tensors} by a parametrization; bake it in with "
-                "torch.nn.utils.parametrize.remove_parametrizations(module, tensor_name) first"
-            )
-        hooks = [type(hook).__name__ for hook in module._forward_pre_hooks.values()]
-        if {"WeightNorm", "SpectralNorm"} & set(hooks):
-            raise CaptureError(
-                f"module {name!r} computes its weight in a {hooks[0]} hook; bake it in with "
-                "torch.nn.utils.remove_weight_norm or remove_spectral_norm first"
-            )
+    """Raise an error if the model or the example cannot be captured."""
+    _check_values(model)
+    _check_stored_weights(model)
     if not example.tensors():
         raise ArgumentError("the example holds no tensor; pass what the model's forward takes")
 
 
-def _two_examples(model: nn.Module, example: Example) -> Example:
-    """A batch of one is doubled, because torch.export takes a size of one for a constant."""
+def _check_values(model: nn.Module) -> None:
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if is_lazy(tensor):
+            raise CaptureError(
+                f"parameter {name!r} has no shape yet, because its module is lazy; run the model "
+                "once on an example first"
+            )
+        if tensor.is_meta:
+            raise CaptureError(
+                f"{name!r} is on the meta device and has no values; load the weights first, "
+                "for example with model.to_empty(device='cpu') and load_state_dict"
+            )
+
+
+def _check_stored_weights(model: nn.Module) -> None:
+    """Refuse modules that compute a weight: surgery can only change stored tensors."""
+    for name, module in model.named_modules():
+        if hasattr(module, "parametrizations"):
+            tensors = ", ".join(module.parametrizations)
+            raise CaptureError(
+                f"module {name!r} computes its {tensors} by a parametrization; make it a plain "
+                "parameter first, with "
+                "torch.nn.utils.parametrize.remove_parametrizations(module, tensor_name)"
+            )
+        hooks = [type(hook).__name__ for hook in module._forward_pre_hooks.values()]
+        if {"WeightNorm", "SpectralNorm"} & set(hooks):
+            raise CaptureError(
+                f"module {name!r} computes its weight in a {hooks[0]} hook; make it a plain "
+                "parameter first, with torch.nn.utils.remove_weight_norm or remove_spectral_norm"
+            )
+
+
+def _at_least_two_examples(model: nn.Module, example: Example) -> Example:
+    """Double a batch of one, because torch.export treats a size of one as a constant."""
     sizes = {tensor.shape[0] if tensor.ndim else 0 for tensor in example.tensors()}
     if sizes != {1}:
         return example
     doubled = example.map(lambda tensor: torch.cat([tensor, tensor]))
     try:
         doubled.call(model)
-    except Exception:  # a network for single examples: capture it as that
+    except Exception:  # the model accepts only a batch of one
         return example
     return doubled
 
@@ -88,37 +101,37 @@ def _two_examples(model: nn.Module, example: Example) -> Example:
 def _export(model: nn.Module, example: Example) -> ExportedProgram:
     try:
         register_outputs(example.call(model))
-        flexible = {"dynamic_shapes": _dynamic(model, example)}
-    except Exception as problem:  # whatever the model's own code raises
+        flexible = {"dynamic_shapes": _dynamic_shapes(model, example)}
+    except Exception as problem:  # the model's code may raise anything
         raise CaptureError(
             f"the model does not run on the example ({_first_line(problem)}); pass what its "
             "forward takes: a tensor, a tuple of positional inputs, or a dict of keyword inputs"
         ) from problem
-    problems = []
+    problems: list[Exception] = []
     for options in (flexible, {}):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch.export's, about the inside of torch
+                warnings.simplefilter("ignore")  # torch.export warns about torch's internals
                 return export(model, example.args, dict(example.kwargs), strict=False, **options)
-        except Exception as problem:  # torch.export raises many kinds
+        except Exception as problem:  # torch.export raises many types
             problems.append(problem)
     raise CaptureError(
         f"torch.export could not capture {type(model).__name__}: {_first_line(problems[-1])}. "
-        "Usual causes are Python branches or loops over tensor values; rewrite these with "
-        "torch.where or shapes, or compress the submodule that has none"
+        "The usual cause is a Python branch or loop that depends on tensor values; rewrite it with "
+        "torch.where or in terms of shapes, or compress a submodule without it"
     ) from problems[-1]
 
 
 def register_outputs(output: Any) -> None:
-    """Tell torch about dataclasses among a model's outputs, as torch.export asks for."""
+    """Register the dataclasses among a model's outputs, which torch.export requires."""
     for leaf in pytree.tree_leaves(output):
         if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
             register_dataclass(type(leaf))
             register_outputs(leaf)
 
 
-def _dynamic(model: nn.Module, example: Example) -> Any:
-    """Every input's first dim may vary where the model allows it."""
+def _dynamic_shapes(model: nn.Module, example: Example) -> Any:
+    """Return the `dynamic_shapes` that let the first dim of every input vary."""
 
     def first_dim(leaf: Any) -> Any:
         return (
@@ -134,16 +147,16 @@ def _first_line(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {lines[0] if lines else ''}"[:300]
 
 
-def _to_program(model: nn.Module, program: ExportedProgram, example: Example) -> Program:
-    kinds = {
-        spec.arg.name: (spec.kind, spec.target) for spec in program.graph_signature.input_specs
+def _to_program(model: nn.Module, exported: ExportedProgram, example: Example) -> Program:
+    specs = {
+        spec.arg.name: (spec.kind, spec.target) for spec in exported.graph_signature.input_specs
     }
-    tensors = _Tensors.of(model, program)
+    tensors = _Tensors.of(model, exported)
     weights, constants, inputs = {}, {}, []
-    for node in program.graph.nodes:
+    for node in exported.graph.nodes:
         if node.op != "placeholder":
             continue
-        kind, target = kinds[node.name]
+        kind, target = specs[node.name]
         if kind is InputKind.USER_INPUT:
             inputs.append(node.name)
         elif kind in (InputKind.PARAMETER, InputKind.BUFFER) and target in tensors.named:
@@ -151,40 +164,41 @@ def _to_program(model: nn.Module, program: ExportedProgram, example: Example) ->
         else:
             constants[node.name] = tensors.constants[target]
     return Program(
-        nodes=tuple(_flatten(program.graph_module)),
+        nodes=tuple(_flatten(exported.graph_module)),
         weights=weights,
         constants=constants,
         inputs=tuple(inputs),
         model=model,
         example=example,
-        in_spec=program.call_spec.in_spec,
+        in_spec=exported.call_spec.in_spec,
     )
 
 
 @dataclass(frozen=True)
 class _Tensors:
-    """Where a captured tensor lives: in the model by name, or in the program as a constant."""
+    """The tensors a program refers to: those of the model, by name, and its own constants."""
 
     named: Mapping[str, Tensor]
     constants: Mapping[str, Any]
 
     @classmethod
-    def of(cls, model: nn.Module, program: ExportedProgram) -> _Tensors:
+    def of(cls, model: nn.Module, exported: ExportedProgram) -> _Tensors:
         named: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
         named |= dict(model.named_buffers(remove_duplicate=False))
-        return cls(named, {**program.state_dict, **program.constants})
+        return cls(named, {**exported.state_dict, **exported.constants})
 
     def canonical(self, name: str) -> str:
-        """The first of the names of a shared tensor."""
+        """Return the first name of a tensor, which may have several if it is shared."""
         tensor = self.named[name]
-        return next(other for other, candidate in self.named.items() if candidate is tensor)
+        return next(alias for alias, candidate in self.named.items() if candidate is tensor)
 
 
 def _flatten(module: fx.GraphModule) -> list[fx.Node]:
-    """The nodes of the graph with mode-changing regions inlined."""
+    """Return the nodes of a graph, with regions that only change a mode inlined."""
     flat = fx.Graph()
     _copy_into(flat, module, None, None)
-    for node in reversed(list(flat.nodes)):  # checks of the captured types, which may change
+    # assertions about the captured dtypes would fail in a run with another dtype
+    for node in reversed(list(flat.nodes)):
         if not node.users and "_assert_tensor_metadata" in str(node.target):
             flat.erase_node(node)
     used = {operand for node in flat.nodes for operand in node.all_input_nodes}
@@ -194,6 +208,11 @@ def _flatten(module: fx.GraphModule) -> list[fx.Node]:
 def _copy_into(
     flat: fx.Graph, module: fx.GraphModule, operands: list[Any] | None, autocast: Any
 ) -> Any:
+    """Append the nodes of `module` to `flat` and return the outputs.
+
+    `operands` replace the placeholders of an inlined body. For the whole graph they are None: its
+    placeholders are copied. Every copied operator remembers the autocast region it ran in.
+    """
     copies: dict[fx.Node, Any] = {}
     remaining = iter(operands or [])
     for node in module.graph.nodes:
@@ -207,11 +226,11 @@ def _copy_into(
         elif _is_transparent(node):
             start = _TRANSPARENT[node.target._name]
             body = getattr(module, node.args[start].target)
-            inner = [
+            body_operands = [
                 copies[arg] if isinstance(arg, fx.Node) else arg for arg in node.args[start + 1 :]
             ]
             region = node.args[:4] if "autocast" in node.target._name else autocast
-            copies[node] = _copy_into(flat, body, inner, region)
+            copies[node] = _copy_into(flat, body, body_operands, region)
         elif node.target is operator.getitem and isinstance(copies[node.args[0]], tuple | list):
             copies[node] = copies[node.args[0]][node.args[1]]
         else:

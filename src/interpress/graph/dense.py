@@ -1,4 +1,4 @@
-"""Dense layers as regressions: rows of inputs, rows of outputs, and the weights between them."""
+"""Dense layers as linear regressions: rows of inputs, rows of outputs, weights between them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from interpress.graph.patterns import arguments_of, family
 from interpress.graph.program import Program
 
 CONVOLUTIONS = {"aten.conv1d": 1, "aten.conv2d": 2, "aten.conv3d": 3}
+"""The convolutions that can be a dense layer, and their number of spatial dims."""
 
 
 @dataclass(frozen=True)
 class DenseLayer:
-    """A linear layer or convolution: `outputs = inputs @ W.T + bias`, per group."""
+    """A linear layer or convolution: `outputs = inputs @ W.T + bias` in every group.
+
+    For a convolution, a row is one output position of one example.
+    """
 
     weight: str
     bias: str | None
     shape: tuple[int, ...]
-    """Of the weight: (out, in / groups, *kernel)."""
+    """Shape of the weight: (out, in / groups, *kernel)."""
     groups: int = 1
     stride: tuple[int, ...] = ()
     padding: tuple[int, ...] = ()
@@ -31,36 +35,37 @@ class DenseLayer:
 
     @property
     def unknowns(self) -> int:
-        """Weights per output."""
+        """Number of weights per output channel."""
         return math.prod(self.shape[1:])
 
     @property
     def spatial(self) -> bool:
-        """Whether it is a convolution."""
+        """Whether the layer is a convolution."""
         return bool(self.stride)
 
     def positions(self, operand: Tensor, rows: int, generator: torch.Generator) -> Tensor | None:
-        """Output positions (or rows of a linear layer) to look at, so that about `rows` result."""
+        """Sample output positions so that a batch gives about `rows` rows; None means all.
+
+        The rows of a linear layer are sampled themselves.
+        """
         if self.spatial:
-            places = math.prod(self.spans(operand.shape[2:]))
+            available = math.prod(self.spans(operand.shape[2:]))
             wanted = max(1, -(-rows // operand.shape[0]))
         else:
-            places = operand.numel() // operand.shape[-1]
+            available = operand.numel() // operand.shape[-1]
             wanted = rows
-        return sample_rows(places, wanted, generator)
+        return sample_rows(available, wanted, generator)
 
     def spans(self, sizes: tuple[int, ...]) -> list[int]:
-        """How many output positions there are along every spatial dim."""
-        described = zip(
-            sizes, self.padding, self.dilation, self.shape[2:], self.stride, strict=True
-        )
+        """Return the number of output positions along each spatial dim."""
+        dims = zip(sizes, self.padding, self.dilation, self.shape[2:], self.stride, strict=True)
         return [
-            (size + 2 * pad - step * (length - 1) - 1) // stride + 1
-            for size, pad, step, length, stride in described
+            (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+            for size, padding, dilation, kernel, stride in dims
         ]
 
     def outputs(self, target: Tensor, at: Tensor | None) -> Tensor:
-        """(rows, out)."""
+        """Return the rows of an output, at the sampled positions: (rows, out)."""
         if self.spatial:
             flat = target.flatten(2).mT  # (batch, positions, out)
             flat = flat if at is None else flat[:, at.to(target.device)]
@@ -69,51 +74,60 @@ class DenseLayer:
         return flat if at is None else flat[at.to(target.device)]
 
     def inputs(self, operand: Tensor, at: Tensor | None) -> Tensor:
-        """(rows, groups, unknowns)."""
+        """Return the rows of an input, at the sampled positions: (rows, groups, unknowns)."""
         if not self.spatial:
             flat = operand.reshape(-1, 1, operand.shape[-1])
             return flat if at is None else flat[at.to(operand.device)]
-        sizes, kernel = operand.shape[2:], self.shape[2:]
-        spans = self.spans(sizes)
         if at is None:
-            at = torch.arange(math.prod(spans))
-        where = _coordinates(at, spans)
-        taps = _coordinates(torch.arange(math.prod(kernel)), kernel)
-        flat = torch.zeros(len(at), len(taps[0]), dtype=torch.long)
-        inside = torch.ones_like(flat, dtype=torch.bool)
-        for axis, size in enumerate(sizes):
-            first = where[axis][:, None] * self.stride[axis] - self.padding[axis]
-            place = first + taps[axis][None, :] * self.dilation[axis]
-            inside &= (place >= 0) & (place < size)
-            flat = flat * size + place.clamp(0, size - 1)
-        patches = _gathered(operand, flat.to(operand.device))  # (batch, positions, in, taps)
+            at = torch.arange(math.prod(self.spans(operand.shape[2:])))
+        index, inside = self._patch_index(operand.shape[2:], at)
+        # (batch, positions, in, kernel positions)
+        patches = _gather_patches(operand, index.to(operand.device))
         if not bool(inside.all()):
             patches.mul_(inside[:, None, :].to(operand))
-        groups = operand.shape[1] // self.shape[1]  # fewer than captured where channels left
+        # the operand may have fewer groups than the captured layer
+        groups = operand.shape[1] // self.shape[1]
         return patches.reshape(len(patches) * len(at), groups, -1)
 
+    def _patch_index(self, sizes: tuple[int, ...], at: Tensor) -> tuple[Tensor, Tensor]:
+        """Return flat input indices (positions, kernel positions), and which are not padding."""
+        kernel = self.shape[2:]
+        output_coordinates = _unravel(at, self.spans(sizes))
+        kernel_coordinates = _unravel(torch.arange(math.prod(kernel)), kernel)
+        index = torch.zeros(len(at), len(kernel_coordinates[0]), dtype=torch.long)
+        inside = torch.ones_like(index, dtype=torch.bool)
+        for axis, size in enumerate(sizes):
+            first = output_coordinates[axis][:, None] * self.stride[axis] - self.padding[axis]
+            coordinate = first + kernel_coordinates[axis][None, :] * self.dilation[axis]
+            inside &= (coordinate >= 0) & (coordinate < size)
+            index = index * size + coordinate.clamp(0, size - 1)
+        return index, inside
 
-def _gathered(operand: Tensor, flat: Tensor) -> Tensor:
-    """Every channel at flat places (positions, taps): (batch, positions, in, taps)."""
-    last = operand.movedim(1, -1)
-    if last.is_contiguous():  # channels-last: whole channels at a time
-        rows = last.flatten(1, -2).index_select(1, flat.reshape(-1))
-        return rows.unflatten(1, flat.shape).movedim(-1, 2)
-    everywhere = flat.reshape(-1).expand(*operand.shape[:2], -1)
-    return operand.flatten(2).gather(2, everywhere).unflatten(2, flat.shape).movedim(1, 2)
+
+def _gather_patches(operand: Tensor, index: Tensor) -> Tensor:
+    """Return all channels at flat indices: (batch, positions, in, kernel positions)."""
+    channels_last = operand.movedim(1, -1)
+    if channels_last.is_contiguous():  # copies all channels of an index at once
+        rows = channels_last.flatten(1, -2).index_select(1, index.reshape(-1))
+        return rows.unflatten(1, index.shape).movedim(-1, 2)
+    expanded = index.reshape(-1).expand(*operand.shape[:2], -1)
+    return operand.flatten(2).gather(2, expanded).unflatten(2, index.shape).movedim(1, 2)
 
 
-def _coordinates(at: Tensor, spans: Sequence[int]) -> list[Tensor]:
-    """Per axis, where flat places are; quicker than torch's for so few."""
-    found = []
-    for span in reversed(spans):
-        found.append(at % span)
-        at = at // span
-    return found[::-1]
+def _unravel(flat: Tensor, shape: Sequence[int]) -> list[Tensor]:
+    """Return the coordinates of flat indices. Faster than `torch.unravel_index` for few indices."""
+    coordinates = []
+    for size in reversed(shape):
+        coordinates.append(flat % size)
+        flat = flat // size
+    return coordinates[::-1]
 
 
 def sample_rows(rows: int, limit: int, generator: torch.Generator) -> Tensor | None:
-    """`limit` of so many rows, one at random out of each stretch of them; None if all fit."""
+    """Return `limit` of `rows` row indices, by stratified sampling; None if all rows fit.
+
+    The rows are divided into `limit` intervals of equal length, and one is drawn from each.
+    """
     if rows <= limit:
         return None
     offsets = torch.rand(limit, generator=generator, dtype=torch.float64)
@@ -123,7 +137,7 @@ def sample_rows(rows: int, limit: int, generator: torch.Generator) -> Tensor | N
 def dense_layer_of(
     program: Program, node: fx.Node, parameters: Mapping[str, Tensor]
 ) -> DenseLayer | None:
-    """The dense layer that a node is, if its weight is a parameter and its form is known."""
+    """Return a node as a dense layer; None if it is another operator or computes its weight."""
     if node.op != "call_function":
         return None
     arguments = arguments_of(node)
@@ -139,12 +153,12 @@ def dense_layer_of(
     if dims is None or isinstance(arguments.get("padding"), str):
         return None
 
-    def each(name: str, default: int) -> tuple[int, ...]:
-        given: Any = arguments.get(name, default)
-        values = list(given) if isinstance(given, list | tuple) else [given]
+    def per_dim(name: str, default: int) -> tuple[int, ...]:
+        argument: Any = arguments.get(name, default)
+        values = list(argument) if isinstance(argument, list | tuple) else [argument]
         return tuple(values * dims if len(values) == 1 else values)
 
     return DenseLayer(
         weight, bias_name, shape, arguments.get("groups", 1),
-        each("stride", 1), each("padding", 0), each("dilation", 1),
+        per_dim("stride", 1), per_dim("padding", 0), per_dim("dilation", 1),
     )  # fmt: skip

@@ -62,7 +62,7 @@ class Executor:
         self.program = program
         self.weights = dict(program.parameters() if weights is None else weights)
         self._dtype = dtype
-        self._kernels = {} if kernels is None else kernels
+        self.kernels = {} if kernels is None else kernels
         self._inputs: list[fx.Node] = []
         self._constants: dict[fx.Node, Any] = {}
         self._placeholders: dict[str, list[fx.Node]] = {}
@@ -203,7 +203,7 @@ class Executor:
                 arg.clone() if isinstance(arg, Tensor) and operand in protected else arg
                 for arg, operand in zip(args, node.args, strict=True)
             )
-        value = frame.values[node] = _call(node, args, kwargs, self._kernels.get(node))
+        value = frame.values[node] = _call(node, args, kwargs, self.kernels.get(node))
         return value
 
     def _release(self, frame: Frame, node: fx.Node) -> None:

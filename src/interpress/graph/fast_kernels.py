@@ -1,8 +1,8 @@
-"""Faster ways to run some operators on a CPU, to the same values but for rounding.
+"""Faster implementations of some operators on the CPU, equal up to rounding.
 
-Convolutions run channels-last where an image has many positions, a batch norm is folded into the
-convolution that it alone follows, and a ReLU writes over what nothing else reads. Only for looking
-at a network: what it is compared by runs as its author wrote it.
+Convolutions run in the channels-last layout on large images. A batch norm is folded into the
+convolution before it. A ReLU writes in place if nothing else reads its input. These kernels are
+used to measure activations. Networks are compared with the operators their authors wrote.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from interpress.graph.patterns import batch_norm_after, family
 from interpress.graph.program import Program, writes
 
 Call = Callable[..., Any]
-_FRESH = {"aten.conv2d", "aten.batch_norm", "aten.add", "aten.add_", "aten.linear"}
-"""What makes a tensor of its own, never a view of another."""
-_FEW = 16
-"""Positions up to which channels-last convolutions are slow: a matrix product over all images, or
-the usual layout, is faster."""
+_NEVER_VIEWS = {"aten.conv2d", "aten.batch_norm", "aten.add", "aten.add_", "aten.linear"}
+"""Operators that return new memory, not a view; `_allowed` also checks the operand of `add_`."""
+_FEW_POSITIONS = 16
+"""Up to this many positions, channels-last convolutions are slower than a matrix product over all
+images, or than the usual layout."""
 _VIEWS = ("aten.view.default", "aten._unsafe_view.default")
 
 
 def fast_kernels(program: Program, weights: Mapping[str, Tensor]) -> dict[fx.Node, Call]:
-    """Per node that has one, a faster call.
+    """Return a faster call for each node that has one.
 
-    Weights are looked at when their layer runs for the first time, and may change until then.
+    A kernel reads its weights when it first runs, so `weights` may change until then.
     """
     if not _allowed(program, weights.values()):
         return {}
-    found: dict[fx.Node, Call] = {}
+    kernels: dict[fx.Node, Call] = {}
     for node in program.nodes:
         if str(node.target) in _VIEWS:
-            found[node] = _reshape  # rows of a channels-last tensor are no view
+            kernels[node] = _reshape  # a channels-last tensor cannot always be viewed
         elif node.op == "call_function" and family(node) == "aten.relu" and _overwritable(node):
-            found[node] = torch.relu_
+            kernels[node] = torch.relu_
         elif node.op == "call_function" and family(node) == "aten.conv2d":
             dense = dense_layer_of(program, node, weights)
             if dense is None:
                 continue
-            found[node] = _Convolution(program, node, dense, weights)
+            kernels[node] = _Convolution(program, node, dense, weights)
             norm = batch_norm_after(program, node, weights)
             if norm is not None:
-                found[norm.node] = _first
-    return found
+                kernels[norm.node] = _return_input
+    return kernels
 
 
 @dataclass(frozen=True, eq=False)
 class _Convolution:
-    """A convolution with the batch norm that alone follows it."""
+    """A convolution, with the batch norm folded in that is its only user."""
 
     program: Program
     node: fx.Node
@@ -63,7 +63,7 @@ class _Convolution:
 
     @cached_property
     def folded(self) -> tuple[Tensor, Tensor | None]:
-        """The weight and bias that give what the batch norm makes of the output."""
+        """Weight and bias of the convolution followed by the batch norm."""
         dense = self.dense
         weight = self.weights[dense.weight]
         bias = None if dense.bias is None else self.weights[dense.bias]
@@ -76,8 +76,9 @@ class _Convolution:
 
     def __call__(self, operand: Tensor, *_: Any, **__: Any) -> Tensor:
         dense, (weight, bias) = self.dense, self.folded
-        groups = operand.shape[-3] // weight.shape[1]  # fewer than captured where channels left
-        few = operand.shape[-2] * operand.shape[-1] <= _FEW
+        # the operand may have fewer groups than the captured layer
+        groups = operand.shape[-3] // weight.shape[1]
+        few = operand.shape[-2] * operand.shape[-1] <= _FEW_POSITIONS
         if few and groups == 1 and _is_pointwise(dense):
             rows = operand.movedim(-3, -1)
             return torch.nn.functional.linear(rows, weight[:, :, 0, 0], bias).movedim(-1, -3)
@@ -90,17 +91,20 @@ class _Convolution:
 
 
 def exact_kernels(program: Program) -> dict[fx.Node, Call]:
-    """The same for runs in double precision, where torch walks through groups one by one."""
+    """Return faster depthwise convolutions for runs in double precision on the CPU.
+
+    In double precision, torch computes the groups of a convolution one after another.
+    """
     parameters = program.parameters()
     if any(t.device.type != "cpu" for t in parameters.values()):
         return {}
-    found: dict[fx.Node, Call] = {}
+    kernels: dict[fx.Node, Call] = {}
     for node in program.nodes:
         dense = dense_layer_of(program, node, parameters)
-        alone = dense is not None and dense.groups == dense.shape[0] and dense.shape[1] == 1
-        if dense is not None and alone and family(node) == "aten.conv2d":
-            found[node] = partial(_depthwise, dense)
-    return found
+        depthwise = dense is not None and dense.groups == dense.shape[0] and dense.shape[1] == 1
+        if dense is not None and depthwise and family(node) == "aten.conv2d":
+            kernels[node] = partial(_depthwise, dense)
+    return kernels
 
 
 def _depthwise(
@@ -111,23 +115,33 @@ def _depthwise(
     *_: Any,
     **__: Any,
 ) -> Tensor:
-    """A sum over kernel taps; whole channels at a time."""
+    """Return a depthwise convolution, as a sum over kernel positions of all channels at once."""
     if operand.ndim < 4:
         return _depthwise(dense, operand[None], weight, bias)[0]
-    (down, right), (rows, columns) = dense.padding, dense.shape[2:]
-    padded = torch.nn.functional.pad(operand, (right, right, down, down))
+    (pad_y, pad_x), (kernel_y, kernel_x) = dense.padding, dense.shape[2:]
+    padded = torch.nn.functional.pad(operand, (pad_x, pad_x, pad_y, pad_y))
     height, width = dense.spans(operand.shape[2:])
+    stride_y, stride_x = dense.stride
     total = operand.new_zeros(*operand.shape[:2], height, width)
-    for tap in range(rows * columns):
-        y, x = (tap // columns) * dense.dilation[0], (tap % columns) * dense.dilation[1]
-        (sy, sx) = dense.stride
-        part = padded[:, :, y : y + sy * (height - 1) + 1 : sy, x : x + sx * (width - 1) + 1 : sx]
-        total.addcmul_(part, weight[:, :, tap // columns, tap % columns].reshape(1, -1, 1, 1))
+    for position in range(kernel_y * kernel_x):
+        row, column = position // kernel_x, position % kernel_x
+        y, x = row * dense.dilation[0], column * dense.dilation[1]
+        window = padded[
+            :,
+            :,
+            y : y + stride_y * (height - 1) + 1 : stride_y,
+            x : x + stride_x * (width - 1) + 1 : stride_x,
+        ]
+        total.addcmul_(window, weight[:, :, row, column].reshape(1, -1, 1, 1))
     return total if bias is None else total + bias.reshape(1, -1, 1, 1)
 
 
 def _allowed(program: Program, weights: Any) -> bool:
-    """Whether values and not their places in memory are all that operators look at."""
+    """Return whether the kernels give the same values, whatever the memory layout.
+
+    Operators that write in place or read strides see the layout. Low precision and autocast
+    make rounding depend on how an operator is computed.
+    """
     plain = all(
         t.device.type == "cpu" and t.dtype in (torch.float32, torch.float64)
         for t in weights
@@ -143,18 +157,18 @@ def _allowed(program: Program, weights: Any) -> bool:
 
 
 def _overwritable(node: fx.Node) -> bool:
-    """Whether nothing but this node sees the tensor that is its first argument."""
+    """Return whether only this node can read the memory of its first argument."""
     operand = node.args[0] if node.args else None
     return (
         isinstance(operand, fx.Node)
         and operand.op == "call_function"
         and len(operand.users) == 1
-        and family(operand) in _FRESH
+        and family(operand) in _NEVER_VIEWS
     )
 
 
 def _is_pointwise(dense: DenseLayer) -> bool:
-    """Whether every output reads one position, all of them in turn."""
+    """Return whether a convolution is a linear layer at every position: 1x1, stride 1."""
     return set(dense.shape[2:] + dense.stride) == {1} and set(dense.padding) == {0}
 
 
@@ -162,5 +176,5 @@ def _reshape(value: Tensor, size: Any) -> Tensor:
     return value.reshape(size)
 
 
-def _first(value: Tensor, *_: Any, **__: Any) -> Tensor:
+def _return_input(value: Tensor, *_: Any, **__: Any) -> Tensor:
     return value

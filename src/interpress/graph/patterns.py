@@ -1,4 +1,4 @@
-"""What happens to the output of a dense layer next: its batch norm, and the sum it goes into."""
+"""Recognize what follows a dense layer: a batch norm, an addition with another value, a ReLU."""
 
 from __future__ import annotations
 
@@ -11,44 +11,48 @@ from torch import Tensor, fx
 
 from interpress.graph.program import Program
 
+_NO_EFFECT_IN_EVALUATION = ("aten.dropout", "aten.clone", "aten.alias", "aten.detach")
+
 
 @dataclass(frozen=True)
 class BatchNorm:
-    """`y -> scale * y + shift` per channel, and the name of the mean it subtracts."""
+    """A batch norm in evaluation mode: `y -> scale * y + shift` per channel, in float64."""
 
     node: fx.Node
     scale: Tensor
     shift: Tensor
     running_mean: str
+    """Name of the running mean's buffer."""
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What happens to an output: batch norm, a sum with another value, ReLU; any or none."""
+    """The operators applied to a layer's output: a batch norm, an addition, a ReLU, or none."""
 
     norm: BatchNorm | None
-    other: fx.Node | None
+    summand: fx.Node | None
+    """The value that the output is added to."""
     relu: bool
     last: fx.Node
-    """The node that gives what the output has become, before the ReLU."""
+    """The last node of the epilogue, not counting the ReLU."""
 
 
 def arguments_of(node: fx.Node) -> dict[str, Any]:
-    """The arguments of an operator node, by name."""
+    """Return the arguments of an operator by name. Arguments left at their default are missing."""
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema is not None else []
     return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
 
 
 def family(node: fx.Node) -> str:
-    """`aten.conv2d` for `aten.conv2d.default`."""
+    """Return an operator's name without its overload: `aten.conv2d` for `aten.conv2d.default`."""
     return str(node.target).rsplit(".", 1)[0]
 
 
 def batch_norm_after(
     program: Program, node: fx.Node, parameters: Mapping[str, Tensor]
 ) -> BatchNorm | None:
-    """The batch norm that alone reads a node's output, with statistics of its own."""
+    """Return the batch norm that is the only user of a node, if it uses running statistics."""
     if len(node.users) != 1:
         return None
     (user,) = node.users
@@ -60,44 +64,46 @@ def batch_norm_after(
     if arguments["input"] is not node or arguments.get("training") or not mean or not variance:
         return None
     scale = torch.rsqrt(parameters[variance].double() + arguments["eps"])
-    gain, bias = (program.weight_name(arguments[name]) for name in ("weight", "bias"))
-    if (gain is None) != (arguments["weight"] is None) or (bias is None) != (
+    weight, bias = (program.weight_name(arguments[name]) for name in ("weight", "bias"))
+    # A weight or bias that is computed, not stored, has no name.
+    if (weight is None) != (arguments["weight"] is None) or (bias is None) != (
         arguments["bias"] is None
     ):
         return None
-    scale = scale if gain is None else scale * parameters[gain].double()
+    scale = scale if weight is None else scale * parameters[weight].double()
     shift = -scale * parameters[mean].double()
     return BatchNorm(user, scale, shift if bias is None else shift + parameters[bias], mean)
 
 
-_PASSING = ("aten.dropout", "aten.clone", "aten.alias", "aten.detach")
-
-
 def epilogue_of(program: Program, node: fx.Node, parameters: Mapping[str, Tensor]) -> Epilogue:
-    """What a node's output goes through next, as far as it alone does."""
+    """Return the epilogue of a node. It ends where a value has more than one user."""
     norm = batch_norm_after(program, node, parameters)
-    end = node if norm is None else norm.node
-    last, user = _next(end)
-    other = None
+    last = node if norm is None else norm.node
+    operand, user = _only_user(last)
+    summand = None
     if user is not None and family(user) in ("aten.add", "aten.add_"):
-        others = [arg for arg in user.args[:2] if arg is not last]
-        plain = user.kwargs.get("alpha", 1) == 1 and len(others) == 1
-        if plain and isinstance(others[0], fx.Node):
-            other, end = others[0], user
-            last, user = _next(user)
+        addends = [arg for arg in user.args[:2] if arg is not operand]
+        unscaled = user.kwargs.get("alpha", 1) == 1 and len(addends) == 1
+        if unscaled and isinstance(addends[0], fx.Node):
+            summand, last = addends[0], user
+            operand, user = _only_user(user)
         else:
             user = None
     relu = user is not None and family(user) in ("aten.relu", "aten.relu_")
-    return Epilogue(norm, other, relu, end)
+    return Epilogue(norm, summand, relu, last)
 
 
-def _next(node: fx.Node) -> tuple[fx.Node, fx.Node | None]:
-    """The only user of a node, past what changes nothing in evaluation."""
+def _only_user(node: fx.Node) -> tuple[fx.Node, fx.Node | None]:
+    """Return the only user of a node, and the operand through which it reads the node.
+
+    Operators without an effect in evaluation mode are skipped. The user is None if there are
+    several, or if it is the output of the program.
+    """
     while len(node.users) == 1:
         (user,) = node.users
         if user.op != "call_function":
             return node, None
-        if family(user) not in _PASSING:
+        if family(user) not in _NO_EFFECT_IN_EVALUATION:
             return node, user
         node = user
     return node, None

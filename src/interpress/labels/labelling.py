@@ -1,13 +1,13 @@
 """Label tensors: which channel does each element of a tensor belong to?
 
-A **layer** is an integer tensor that broadcasts against the value it describes: equal numbers mean
-the same channel, so a batch of images `(B, C, H, W)` has one layer of shape `(1, C, 1, 1)`, a
-weight `(out, in)` two, of shapes `(out, 1)` and `(1, in)`. Data movement (view, permute, cat, ...)
-is followed by moving the layers in the same way, which is what makes reshapes and shuffles exact.
+A **labelling** is an integer tensor that broadcasts against the value it describes. Equal labels
+mean the same channel. A batch of images `(B, C, H, W)` has one labelling of shape `(1, C, 1, 1)`; a
+weight `(out, in)` has two, of shapes `(out, 1)` and `(1, in)`. An operator that moves data (view,
+permute, cat, ...) moves the labels in the same way, so reshapes and shuffles are followed exactly.
 
-When one dim is split in two, say channels into `(heads, head_dim)`, the layer comes to span both
-dims. Each of the two then also gets a **slab** layer, one label per index of that dim, so that
-"drop head 3" and "drop dimension 7 of head 3" can both be said.
+When a view splits one dim into two, such as channels into `(heads, head_dim)`, the labelling spans
+both dims. Each of the two dims then also gets a **slab** labelling with one label per index of that
+dim. "Drop head 3" and "drop dimension 7 of head 3" can then both be expressed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FIXED = 0
 
 @dataclass(frozen=True)
 class Labelling:
-    """One label per element, broadcast over the dims it does not depend on."""
+    """One label per element, broadcast over the dims along which it is constant."""
 
     labels: Tensor
     slab: bool = False
     inner: bool = False
-    """Of a slab: whether its dim varies fastest, the one that single channels may leave."""
+    """For a slab: whether its dim varies fastest. Single channels are dropped along this dim."""
 
     @property
     def support(self) -> tuple[int, ...]:
@@ -38,7 +38,7 @@ class Labelling:
         return tuple(dim for dim, size in enumerate(self.labels.shape) if size > 1)
 
     def moved(self, labels: Tensor) -> Labelling:
-        """The same layer with its labels elsewhere."""
+        """Return the same labelling with these labels, collapsed."""
         return replace(self, labels=collapse(labels))
 
 
@@ -46,7 +46,7 @@ Labellings = tuple[Labelling, ...]
 
 
 def collapse(labels: Tensor) -> Tensor:
-    """Labels with every dim along which they are constant shrunk to size one."""
+    """Return the labels with every dim along which they are constant reduced to size one."""
     for dim, size in enumerate(labels.shape):
         if size > 1:
             first = labels.narrow(dim, 0, 1)
@@ -56,7 +56,7 @@ def collapse(labels: Tensor) -> Tensor:
 
 
 def tidy(labellings: Sequence[Labelling]) -> Labellings:
-    """Layers that still vary somewhere, each only once."""
+    """Return the labellings without duplicates and without those that vary along no dim."""
     kept: list[Labelling] = []
     for labelling in labellings:
         duplicate = any(
@@ -70,7 +70,7 @@ def tidy(labellings: Sequence[Labelling]) -> Labellings:
 
 
 def reshape(labels: Tensor, old: Sequence[int], new: Sequence[int]) -> Tensor:
-    """The labels of a value of shape `old` after it is viewed as `new`."""
+    """Return the labels of a value of shape `old` after it is viewed as `new`."""
     expanded: list[int] = []
     final: list[int] = []
     for source, target in _blocks(old, new):
@@ -81,19 +81,19 @@ def reshape(labels: Tensor, old: Sequence[int], new: Sequence[int]) -> Tensor:
 
 
 def merged_dims(old: Sequence[int], new: Sequence[int]) -> list[list[int]]:
-    """Groups of dims of `old` that end up in common dims of `new`."""
+    """Return groups of dims of `old` whose elements stay together in dims of `new`."""
     return [source for source, _ in _blocks(old, new)]
 
 
 def _blocks(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Smallest runs of dims with equal products: within each, elements stay in order."""
+    """Return the shortest runs of dims of `old` and `new` that have equal products."""
     blocks = []
-    i = j = 0
+    i = j = 0  # the next dim of `old` and of `new`
     while i < len(old) or j < len(new):
         source, target = [i] if i < len(old) else [], [j] if j < len(new) else []
         i, j = i + len(source), j + len(target)
-        while math.prod(old[k] for k in source) != math.prod(new[k] for k in target):
-            if math.prod(old[k] for k in source) < math.prod(new[k] for k in target):
+        while math.prod(old[dim] for dim in source) != math.prod(new[dim] for dim in target):
+            if math.prod(old[dim] for dim in source) < math.prod(new[dim] for dim in target):
                 source.append(i)
                 i += 1
             else:
@@ -104,5 +104,5 @@ def _blocks(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], lis
 
 
 def along(labels: Tensor, ndim: int) -> Tensor:
-    """Labels with leading dims added, as broadcasting does."""
+    """Return the labels with leading dims of size one, as broadcasting to `ndim` dims adds them."""
     return labels.reshape((1,) * (ndim - labels.ndim) + tuple(labels.shape))

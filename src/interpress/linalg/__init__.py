@@ -1,7 +1,11 @@
-"""Factorizations of tall matrices from streamed rows. Pure tensors: no ``nn.Module`` in here.
+"""Column selection for tall matrices whose rows arrive in batches.
 
-Rows go into a :class:`FactorStream`, an :class:`RFactor` comes out, an ordering function turns it
-into an :class:`ColumnOrdering`, and that answers with an :class:`Interpolation` for any k.
+This package works on plain tensors: it knows no `nn.Module` and no file. The steps are:
+
+1. a :class:`FactorStream` accumulates the rows of `Z` and returns an :class:`RFactor`;
+2. an ordering function (`order_by_pivoting`, `order_by_weights`, `order_as_given`) turns the
+   factor into a :class:`ColumnOrdering`;
+3. the ordering returns an :class:`Interpolation`, `Z ~= Z[:, kept] @ T`, for any k.
 """
 
 from interpress.linalg.factor import RFactor
@@ -12,9 +16,9 @@ from interpress.linalg.pivoting import order_as_given, order_by_pivoting, order_
 from interpress.linalg.stream import FactorStream
 
 __all__ = [
+    "ColumnOrdering",
     "FactorStream",
     "Interpolation",
-    "ColumnOrdering",
     "RFactor",
     "SvdBound",
     "column_ordering",

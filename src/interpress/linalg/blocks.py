@@ -1,4 +1,4 @@
-"""Greedy selection of whole blocks of columns (attention heads) instead of single ones."""
+"""Greedy forward selection of blocks of columns, such as the columns of one attention head."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from torch import Tensor
 
 
 def order_blocks(terms: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-    """Blocks in the order in which keeping them lowers the weighted error most.
+    """Return all blocks, the one whose selection lowers the weighted error most first.
 
-    Every term is one reader: `G = Z.T @ Z`, `H = U @ U.T`, and (blocks, columns of each). Keeping
-    block b lowers `trace(S @ H)` by `trace(inverse(S_bb) @ (S H S)_bb)`, `S` what is left of `G`.
+    Each term describes one consumer: `G = Z.T @ Z`, `H = U @ U.T` and `blocks`, the column indices
+    of each block, shape (blocks, columns per block). With `S` the Schur complement of `G` on the
+    columns selected so far, selecting block b lowers the squared error `trace(S @ H)` by
+    `trace(inverse(S_bb) @ (S H S)_bb)`. Errors are relative to `trace(G @ H)` and summed over the
+    terms.
     """
-    count = len(terms[0][2])
-    left = [G.clone() for G, _, _ in terms]
+    schur_complements = [G.clone() for G, _, _ in terms]
     totals = [max(float((G * H).sum()), 1e-300) for G, H, _ in terms]
     order: list[int] = []
-    remaining = list(range(count))
+    remaining = list(range(len(terms[0][2])))
     while remaining:
         gains = torch.zeros(len(remaining), dtype=torch.float64)
-        for S, (_, H, blocks), total in zip(left, terms, totals, strict=True):
+        for S, (_, H, blocks), total in zip(schur_complements, terms, totals, strict=True):
             F = S @ H @ S
-            for place, block in enumerate(remaining):
-                own = blocks[block]
-                inner = torch.linalg.pinv(S[own][:, own], hermitian=True)
-                gains[place] += float((inner * F[own][:, own]).sum()) / total
+            for position, block in enumerate(remaining):
+                columns = blocks[block]
+                inverse = torch.linalg.pinv(S[columns][:, columns], hermitian=True)
+                gains[position] += float((inverse * F[columns][:, columns]).sum()) / total
         best = remaining.pop(int(gains.argmax()))
         order.append(best)
-        for index, (S, (_, _, blocks)) in enumerate(zip(left, terms, strict=True)):
-            own = blocks[best]
-            inner = torch.linalg.pinv(S[own][:, own], hermitian=True)
-            left[index] = S - S[:, own] @ inner @ S[own]
+        for index, (S, (_, _, blocks)) in enumerate(zip(schur_complements, terms, strict=True)):
+            columns = blocks[best]
+            inverse = torch.linalg.pinv(S[columns][:, columns], hermitian=True)
+            schur_complements[index] = S - S[:, columns] @ inverse @ S[columns]
     return torch.tensor(order)

@@ -1,12 +1,12 @@
-"""Greedy Cholesky: pick a column, eliminate it, repeat. All of column selection is this.
+"""Greedy Cholesky factorization of a Gram matrix: pick a column, eliminate it, repeat.
 
-For ``G = Z.T @ Z`` the rows it produces are the rows of the triangular factor of ``Z`` with its
-columns in the picked order, so pivoted Cholesky of ``G`` *is* pivoted QR of ``Z``. What differs
-between methods is only which column is picked next:
+For `G = Z.T @ Z`, the computed rows are the rows of the triangular factor of `Z` with its columns
+in the picked order. Pivoted Cholesky of `G` therefore equals pivoted QR of `Z`. The functions
+differ only in which column they pick next:
 
-- the largest remaining norm (Businger-Golub column pivoting): :func:`pivoted_cholesky`;
-- the largest drop of ``||(Z - Z[:, kept] @ T) @ U||``: :func:`weighted_cholesky`;
-- the one the caller says: :func:`cholesky_in_order`.
+- :func:`pivoted_cholesky`: the column with the largest remaining norm (Businger and Golub);
+- :func:`weighted_cholesky`: the column that lowers `||(Z - Z[:, kept] @ T) @ U||_F` most;
+- :func:`cholesky_in_order`: the next column of an order that the caller passes.
 """
 
 from __future__ import annotations
@@ -19,40 +19,39 @@ from scipy.linalg import lapack
 from torch import Tensor, inf
 from torch.nn.functional import threshold
 
-from interpress.linalg.threads import quiet_scipy
+from interpress.linalg.threads import single_threaded_scipy
 
-_BLOCK = 32  # pivots between two updates of the whole matrix
+# Pivots between two updates of the whole matrix. Larger blocks make fewer, larger matrix products
+# but more work per pivot inside a block.
+_BLOCK = 32
 
 
 @dataclass(frozen=True, eq=False)
 class Pivots:
-    """``count`` columns were eliminated; ``order`` lists them first and the dependent rest after.
+    """The result of a factorization that eliminated `count` columns."""
 
-    ``R`` (count x n, upper trapezoidal, columns as in ``order``) is the triangular factor.
-    """
-
-    order: Tensor
-    R: Tensor
+    order: Tensor  #: (n,) the eliminated columns in the picked order, then the dependent columns
+    R: Tensor  #: (count, n) upper-trapezoidal factor, columns as in `order`
 
     @property
     def count(self) -> int:
-        """How many columns are independent."""
+        """Number of independent columns."""
         return self.R.shape[0]
 
 
 def pivoted_cholesky(G: Tensor, smallest: float) -> Pivots:
-    """Always take the largest remaining diagonal; stop where none exceeds ``smallest``."""
+    """Pick the largest remaining diagonal entry; stop when none exceeds `smallest`."""
     if G.device.type == "cpu":
-        return _lapack(G, smallest)
+        return _pivoted_by_lapack(G, smallest)
     return _eliminate(G, smallest)
 
 
 def weighted_cholesky(G: Tensor, H: Tensor, smallest: float) -> Pivots:
-    """Take the column that lowers ``trace(S @ H)`` most, ``S`` what is left of ``G``.
+    """Pick the column that lowers `trace(S @ H)` most, `S` the Schur complement of `G`.
 
-    With ``H = U @ U.T`` that trace is ``||(Z - Z[:, kept] @ T) @ U||_F ** 2``, and keeping ``j``
-    lowers it by ``(S H S)[j, j] / S[j, j]``. Both ``S`` and ``F = S H S`` lose a low-rank term per
-    pick, so the whole ordering costs a few matrix products:
+    With `H = U @ U.T`, that trace is `||(Z - Z[:, kept] @ T) @ U||_F ** 2`, and picking column j
+    lowers it by `(S H S)[j, j] / S[j, j]`. `S` and `F = S H S` change by a low-rank term per pick,
+    so the whole ordering costs a few matrix products:
 
         S <- S - u t'             u = S[:, j],  t = u / S[j, j]
         F <- F - t p' - p t'      p = F[:, j] - t * F[j, j] / 2
@@ -61,71 +60,79 @@ def weighted_cholesky(G: Tensor, H: Tensor, smallest: float) -> Pivots:
 
 
 def cholesky_in_order(G: Tensor, order: Tensor, smallest: float) -> Pivots:
-    """Take the columns as given, passing over those that depend on earlier ones."""
-    return _eliminate(G, smallest, given=order)
+    """Pick the columns in the given order; skip those that depend on earlier ones."""
+    return _eliminate(G, smallest, fixed_order=order)
 
 
-def _lapack(G: Tensor, smallest: float) -> Pivots:
-    # The lower factor in Fortran order is the upper one in C order: rows come out contiguous.
-    with quiet_scipy(len(G)):
+def _pivoted_by_lapack(G: Tensor, smallest: float) -> Pivots:
+    # The lower factor in Fortran order is the upper factor in C order, with contiguous rows.
+    with single_threaded_scipy(len(G)):
         packed, pivots, count, _ = lapack.dpstrf(G.numpy().T, tol=max(smallest, 0.0), lower=1)
     order = torch.from_numpy(pivots.astype("int64") - 1)
     return Pivots(order, torch.from_numpy(packed.T[:count]).triu())
 
 
 def _eliminate(
-    G: Tensor, smallest: float, F: Tensor | None = None, given: Tensor | None = None
+    G: Tensor, smallest: float, F: Tensor | None = None, fixed_order: Tensor | None = None
 ) -> Pivots:
-    """The same in plain torch; the host never waits for a pivot."""
+    """Factor `G` in plain torch, without a device synchronization per pivot.
+
+    Pick by the weighted objective if `F` is given, in `fixed_order` if that is given, and by the
+    largest diagonal entry otherwise.
+    """
     n = len(G)
     block = min(n, _BLOCK if n < 8192 else 2 * _BLOCK)
-    panel = _Panel(G, smallest, F, given is None, block)
-    order = torch.empty(n, dtype=torch.int64, device=G.device) if given is None else given.clone()
+    panel = _Panel(G, smallest, F, fixed_order is None, block)
+    if fixed_order is None:
+        order = torch.empty(n, dtype=torch.int64, device=G.device)
+    else:
+        order = fixed_order.clone()
     sizes = G.new_empty(n)
     rows = torch.empty_like(G)
-    full = None
+    eliminate_block = None
     for start in range(0, n, block):
         width = min(block, n - start)
-        here = slice(start, start + width)
-        if given is not None:
-            panel.picked[:width] = order[here]
-        if width == block and start > 0:  # the first one has warmed up
-            full = full or _repeatable(panel)
-            full()
+        span = slice(start, start + width)
+        if fixed_order is not None:
+            panel.picked[:width] = order[span]
+        if width == block and start > 0:  # the first block has warmed up the kernels
+            eliminate_block = eliminate_block or _recorded_elimination(panel)
+            eliminate_block()
         else:
             panel.eliminate(width)
-        order[here], sizes[here] = panel.picked[:width], panel.sizes[:width]
-        rows[here] = panel.rows(width)
+        order[span], sizes[span] = panel.picked[:width], panel.sizes[:width]
+        rows[span] = panel.rows(width)
     independent = sizes > smallest
-    # largest first: behind the first dependent column there is nothing but rounding
-    return _gathered(order, rows, independent.cummin(0).values if panel.largest else independent)
+    if panel.by_largest:  # everything after the first dependent column is rounding
+        independent = independent.cummin(0).values
+    return _drop_dependent(order, rows, independent)
 
 
 class _Panel:
-    """Pick and eliminate a block of columns, then update all that is left at once.
+    """Pick and eliminate a block of columns, then update the whole matrix once.
 
-    ``S`` (n x n) is what is left of ``G`` at the start of the block. Picking column j fetches its
-    row ``u`` of ``S``, takes off what the block has eliminated so far, and sets ``t = u / u[j]``.
-    ``S`` and all ``t`` are stored side by side, so that one fetch brings both ``S[j]`` and the
-    weights ``t[j]``; likewise ``F`` and ``p`` of the weighted objective. Only tensors of fixed
-    shape and place are touched, so a GPU can record a block once and replay it, and every kernel
-    saved per pivot counts.
+    `S` (n x n) is the Schur complement of `G` at the start of the block. Picking column j reads its
+    row `u` of `S`, subtracts the contribution of the columns eliminated in this block, and sets
+    `t = u / u[j]`. `S` and all `t` are stored side by side, so that one read returns both `S[j]`
+    and the weights `t[j]`; `F` and `p` of the weighted objective are stored in the same way.
+
+    Tensors keep their shape and their memory, so that a GPU can record a block once and replay it.
     """
 
     def __init__(
-        self, G: Tensor, smallest: float, F: Tensor | None, picking: bool, block: int
+        self, G: Tensor, smallest: float, F: Tensor | None, picks: bool, block: int
     ) -> None:
-        self.n, self.block, self.smallest, self.picking = len(G), block, smallest, picking
-        self.largest = picking and F is None
-        self.residual = G.diagonal().clone()  # what is left of each column; -inf once it is taken
+        self.n, self.block, self.smallest, self.picks = len(G), block, smallest, picks
+        self.by_largest = picks and F is None
+        self.residual = G.diagonal().clone()  # (n,) diagonal of S; -inf for a picked column
         self.picked = torch.zeros(block, dtype=torch.int64, device=G.device)
-        self.sizes = G.new_zeros(block)  # what was left of each picked column
-        self.S_t = self._side_by_side(G)
+        self.sizes = G.new_zeros(block)  # the diagonal entry of S of each picked column
+        self.S_t = self._side_by_side(G)  # (n, n + block)
         self.u = G.new_zeros(block, self.n + block)
         self.weighted = F is not None
         if F is not None:
-            self.gain = F.diagonal().clone()
-            self.F_p = self._side_by_side(F)
+            self.gain = F.diagonal().clone()  # (n,)
+            self.F_p = self._side_by_side(F)  # (n, n + block)
 
     def _side_by_side(self, square: Tensor) -> Tensor:
         buffer = square.new_empty(self.n, self.n + self.block)
@@ -133,77 +140,82 @@ class _Panel:
         return buffer
 
     def rows(self, width: int) -> Tensor:
-        """Rows of the triangular factor, columns in the original numbering."""
+        """Return (width, n) rows of the triangular factor, columns in the original order."""
         return self.u[:width, : self.n] * self.sizes[:width, None].rsqrt()
 
     def eliminate(self, width: int | None = None) -> None:
-        """``width`` columns, or a whole block."""
+        """Eliminate `width` columns; a whole block by default."""
         n, width = self.n, self.block if width is None else width
         t, u = self.S_t[:, n:], self.u[:, :n]
         for step in range(width):
             j, size = self.picked[step : step + 1], self.sizes[step : step + 1]
             self._pick(j, size)
-            # t = 0 for a dependent column; if even the largest is one, nobody reads on
-            divisor = size if self.largest else threshold(size, self.smallest, inf)
+            # A dependent column gets t = 0. With by_largest, all later columns are dependent too
+            # and their rows are never used.
+            divisor = size if self.by_largest else threshold(size, self.smallest, inf)
             torch.index_select(self.S_t, 0, j, out=self.u[step : step + 1])
             weights = self.u[step, n : n + step]
             u[step].addmv_(u[:step].T, weights, alpha=-1)
             torch.div(u[step], divisor, out=t[:, step])
             self.residual.addcmul_(u[step], t[:, step], value=-1).scatter_(0, j, -inf)
             if self.weighted:
-                self._reweigh(step, j, divisor, weights)
+                self._update_gain(step, j, divisor, weights)
         self.S_t[:, :n].addmm_(t[:, :width], u[:width], alpha=-1)
         if self.weighted:
             p = self.F_p[:, n : n + width]
             F = self.F_p[:, :n]
             F.addmm_(t[:, :width], p.T, alpha=-1).addmm_(p, t[:, :width].T, alpha=-1)
 
-    def _reweigh(self, step: int, j: Tensor, divisor: Tensor, weights: Tensor) -> None:
+    def _update_gain(self, step: int, j: Tensor, divisor: Tensor, weights: Tensor) -> None:
+        """Compute `p` of the picked column and subtract its term from the diagonal of `F`."""
         n = self.n
         t, p = self.S_t[:, n:], self.F_p[:, n:]
         row = self.F_p.index_select(0, j)[0]
-        g = row[:n].addmv_(t[:, :step], row[n : n + step], alpha=-1)
+        g = row[:n].addmv_(t[:, :step], row[n : n + step], alpha=-1)  # (n,) row j of F
         g.addmv_(p[:, :step], weights, alpha=-1)
-        lost = self.gain.index_select(0, j) / divisor
-        torch.addcmul(g, self.u[step, :n], lost, value=-0.5, out=p[:, step])
+        ratio = self.gain.index_select(0, j) / divisor  # F[j, j] / S[j, j]
+        torch.addcmul(g, self.u[step, :n], ratio, value=-0.5, out=p[:, step])
         self.gain.addcmul_(t[:, step], p[:, step], value=-2)
 
     def _pick(self, j: Tensor, size: Tensor) -> None:
-        """Write the next column's index into ``j`` and what is left of it into ``size``."""
-        if self.largest:
+        """Write the index of the next column to `j` and its diagonal entry of `S` to `size`."""
+        if self.by_largest:
             torch.max(self.residual, dim=0, keepdim=True, out=(size, j))
             return
-        if self.picking:
-            # whatever is still independent comes before what is not
+        if self.picks:
+            # dependent columns get a negative score, so that independent ones are picked first
             score = self.gain.clamp(min=0) / self.residual
-            behind = self.residual - self.smallest - 1
-            ranked = torch.where(self.residual > self.smallest, score, behind)
-            torch.max(ranked, dim=0, keepdim=True, out=(size, j))
+            dependent_score = self.residual - self.smallest - 1
+            scores = torch.where(self.residual > self.smallest, score, dependent_score)
+            torch.max(scores, dim=0, keepdim=True, out=(size, j))
         torch.index_select(self.residual, 0, j, out=size)
 
 
-def _repeatable(panel: _Panel) -> Callable[[], None]:
-    """On a GPU, one recorded launch of the whole panel instead of a thousand small ones."""
+def _recorded_elimination(panel: _Panel) -> Callable[[], None]:
+    """Return a function that eliminates a whole block; on a GPU, the replay of a CUDA graph.
+
+    A replay is one launch instead of about a thousand small ones.
+    """
     device = panel.u.device
     if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
         return panel.eliminate
-    program = torch.cuda.CUDAGraph()
-    recording = torch.cuda.Stream(device)
-    recording.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.device(device), torch.cuda.stream(recording):
-        program.capture_begin(capture_error_mode="thread_local")
+    graph = torch.cuda.CUDAGraph()
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.device(device), torch.cuda.stream(stream):
+        graph.capture_begin(capture_error_mode="thread_local")
         try:
             panel.eliminate()
         finally:
-            program.capture_end()
-    torch.cuda.current_stream(device).wait_stream(recording)
-    return program.replay
+            graph.capture_end()
+    torch.cuda.current_stream(device).wait_stream(stream)
+    return graph.replay
 
 
-def _gathered(order: Tensor, rows: Tensor, independent: Tensor) -> Pivots:
-    """Leave out the rows of dependent columns and move those columns to the end."""
-    taken = order[independent]
-    dependent = torch.ones_like(order, dtype=torch.bool).index_fill_(0, taken, False)
-    order = torch.cat([taken, dependent.nonzero()[:, 0]])
-    # below the diagonal there is rounding from columns that were already taken
+def _drop_dependent(order: Tensor, rows: Tensor, independent: Tensor) -> Pivots:
+    """Remove the rows of dependent columns and move those columns to the end."""
+    basis = order[independent]
+    dependent = torch.ones_like(order, dtype=torch.bool).index_fill_(0, basis, False)
+    order = torch.cat([basis, dependent.nonzero()[:, 0]])
+    # Entries below the diagonal are rounding errors of columns that were picked earlier.
     return Pivots(order, rows[independent].index_select(1, order).triu_())

@@ -1,13 +1,17 @@
-"""Backward elimination: drop the block of inputs whose loss the others make up for best.
+"""Backward elimination: drop the block of inputs that the remaining inputs replace best.
 
-A reader computes `X @ U` from its inputs `X` (rows x u). If some inputs are dropped and `U` is
-solved again for the others, the error grows, for a block b of inputs, by
+A consumer computes `X @ U` from its inputs `X` (rows x u). When a block b of inputs is dropped and
+the weights of the remaining inputs are solved again, the squared error grows by
 
-    trace(W_b.T @ inverse(A_bb) @ W_b)        A = inverse(G),  G = X.T @ X,  W = U solved so far
+    trace(W_b.T @ inverse(A_bb) @ W_b)        A = inverse(G),  G = X.T @ X,  W: current weights
 
-and dropping it changes `W <- W - A_:b inverse(A_bb) W_b`, `A <- A - A_:b inverse(A_bb) A_b:` (the
-"optimal brain surgeon" formula, Hassibi and Stork 1993, for blocks and in closed form for linear
-readers). Blocks are dropped one by one, or a few at a time where there are many.
+and the weights and the inverse become
+
+    W <- W - A_:b @ inverse(A_bb) @ W_b
+    A <- A - A_:b @ inverse(A_bb) @ A_b:
+
+This is the "optimal brain surgeon" formula (Hassibi and Stork, 1993) for blocks; it is exact for
+linear consumers. Blocks are dropped one by one, or several at a time when there are many.
 """
 
 from __future__ import annotations
@@ -18,146 +22,157 @@ import numpy as np
 import torch
 from torch import Tensor
 
-RIDGE = 1e-2  # of the mean diagonal: what a few thousand rows can tell, and no more
-_SHARE = 16  # one block in so many is dropped at a time,
-_GRAIN = 128  # or one in so many of all, if that is more,
-_POOL = 3  # out of so many times more,
-_COUPLED = 0.5  # no two of which are coupled more than this
+# Ridge added to the diagonal of G, relative to its mean. A few thousand rows do not determine the
+# directions that are smaller than this.
+RIDGE = 1e-2
+# A round drops one block out of _REMAINING_PER_DROP of the remaining blocks, or one out of
+# _ALL_PER_DROP of all blocks if that is more, and at least one. This bounds the number of rounds.
+_REMAINING_PER_DROP = 16
+_ALL_PER_DROP = 128
+# The blocks of a round are chosen among this many times more blocks, those of least error growth.
+_POOL = 3
+# Two blocks with a larger coupling are not dropped in the same round: each may replace the other.
+_LARGEST_COUPLING = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Consumer:
-    """One reader of the blocks."""
+    """One layer that reads the blocks."""
 
     G: Tensor
-    """(u, u) second moments of its inputs, summed over rows."""
+    """(u, u) second moments of its inputs, `X.T @ X`."""
     U: Tensor
-    """(u, outputs) the weights it applies, each output scaled as it counts."""
+    """(u, outputs) its weights, each output scaled by its importance."""
     blocks: Tensor
-    """(blocks, inputs of each): which inputs belong to a block; others are never dropped."""
+    """(blocks, inputs per block) input indices of each block; other inputs are never dropped."""
     energy: float
-    """What the error is relative to."""
+    """The squared norm that errors are relative to."""
 
 
 def eliminate(readers: list[Consumer], first: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Blocks, the last dropped first, and (blocks + 1,) the summed relative error with k kept.
+    """Return all blocks, most important first, and the error for every number of kept blocks.
 
-    Blocks named in `first` are known to depend on the others and go first, at no cost.
+    The most important block is the one that is dropped last. The errors have shape (blocks + 1,):
+    entry k is the error with k blocks kept, relative to `energy` and summed over the consumers.
+    The blocks in `first` depend on the others; they are dropped first and count as no error.
     """
-    parts = [_Part.of(reader) for reader in readers]
+    states = [_State.of(consumer) for consumer in readers]
     count = len(readers[0].blocks)
-    alive = torch.arange(count, device=readers[0].G.device)
-    dropped: list[Tensor] = []
+    remaining = torch.arange(count, device=readers[0].G.device)
+    dropped_by_round: list[Tensor] = []
     errors = [0.0]
     if first is not None and len(first):
-        dropped.append(first.to(alive.device))
+        dropped = first.to(remaining.device)
+        remaining = remaining[~torch.isin(remaining, dropped)]
+        for state in states:
+            state.drop(dropped, remaining)
+        dropped_by_round.append(dropped)
         errors += [0.0] * len(first)
-        alive = alive[~torch.isin(alive, dropped[0])]
-        for part in parts:
-            part.drop(dropped[0], alive)
-    while len(alive):
-        growth = torch.stack([part.growth(alive) for part in parts]).sum(0)
-        examples_per_batch = min(max(1, len(alive) // _SHARE, count // _GRAIN), len(alive))
-        ranked = growth.argsort(stable=True)[: _POOL * examples_per_batch]
-        chosen = ranked[_apart(parts, alive[ranked], examples_per_batch)]
-        gone = alive[chosen]
-        alive = alive[~torch.isin(alive, gone)]
-        together = sum(part.drop(gone, alive) for part in parts)
-        alone = growth[chosen].double().clamp(min=0).cpu()
-        share = max(float(together), 0.0) / max(float(alone.sum()), 1e-300)
-        for value in alone.tolist():
-            errors.append(errors[-1] + value * share)
-        dropped.append(gone)
-    order = torch.cat(dropped).flip(0).cpu()
+    while len(remaining):
+        growth = torch.stack([state.growth(remaining) for state in states]).sum(0)
+        drops = max(1, len(remaining) // _REMAINING_PER_DROP, count // _ALL_PER_DROP)
+        drops = min(drops, len(remaining))
+        candidates = growth.argsort(stable=True)[: _POOL * drops]
+        chosen = candidates[_uncoupled(states, remaining[candidates], drops)]
+        dropped = remaining[chosen]
+        remaining = remaining[~torch.isin(remaining, dropped)]
+        joint_growth = sum(state.drop(dropped, remaining) for state in states)
+        # The growth of the whole round is exact; it is split in proportion to the single growths.
+        single_growth = growth[chosen].double().clamp(min=0).cpu()
+        ratio = max(float(joint_growth), 0.0) / max(float(single_growth.sum()), 1e-300)
+        for value in single_growth.tolist():
+            errors.append(errors[-1] + value * ratio)
+        dropped_by_round.append(dropped)
+    order = torch.cat(dropped_by_round).flip(0).cpu()
     return order, torch.tensor(errors, dtype=torch.float64).flip(0)
 
 
-def _apart(parts: list[_Part], pool: Tensor, count: int) -> Tensor:
-    """Places of `count` blocks of a pool, in its order, no two of which stand for each other."""
+def _uncoupled(states: list[_State], candidates: Tensor, count: int) -> Tensor:
+    """Return positions of up to `count` candidates, the first ones without strong couplings."""
     if count == 1:
-        return torch.zeros(1, dtype=torch.long, device=pool.device)
-    coupling = torch.stack([part.coupling(pool) for part in parts]).amax(0)
-    coupled = (coupling > _COUPLED).numpy(force=True)
-    taken: list[int] = []
-    barred = np.zeros(len(pool), dtype=bool)
-    for place in range(len(pool)):
-        if not barred[place]:
-            taken.append(place)
-            barred |= coupled[place]
-            if len(taken) == count:
+        return torch.zeros(1, dtype=torch.long, device=candidates.device)
+    coupling = torch.stack([state.coupling(candidates) for state in states]).amax(0)
+    coupled = (coupling > _LARGEST_COUPLING).numpy(force=True)
+    chosen: list[int] = []
+    excluded = np.zeros(len(candidates), dtype=bool)
+    for position in range(len(candidates)):
+        if not excluded[position]:
+            chosen.append(position)
+            excluded |= coupled[position]
+            if len(chosen) == count:
                 break
-    return torch.tensor(taken, device=pool.device)
+    return torch.tensor(chosen, device=candidates.device)
 
 
-class _Part:
-    """The inverse and the weights of one reader, while blocks leave."""
+class _State:
+    """The inverse `A` and the weights `W` of one consumer during the elimination."""
 
     def __init__(self, A: Tensor, W: Tensor, blocks: Tensor, scale: float) -> None:
         self.A, self.W, self.blocks, self.scale = A, W, blocks, scale
-        self._dead = 0
+        self._dropped_inputs = 0  # since the last compaction
 
     @classmethod
-    def of(cls, reader: Consumer) -> _Part:
-        """Nothing dropped yet."""
-        G = reader.G
+    def of(cls, consumer: Consumer) -> _State:
+        """Return the state before the first drop."""
+        G = consumer.G
         size = G.diagonal().mean().clamp(min=1e-30)
         scaled = G / size
         scaled.diagonal().add_(RIDGE)
         lower, failed = torch.linalg.cholesky_ex(scaled)
-        more = RIDGE
-        while bool(failed):  # rounding of nearly constant inputs
-            more *= 10
-            scaled.diagonal().add_(more)
+        ridge = RIDGE
+        while bool(failed):  # rounding errors of nearly constant inputs
+            ridge *= 10
+            scaled.diagonal().add_(ridge)
             lower, failed = torch.linalg.cholesky_ex(scaled)
         A = torch.cholesky_inverse(lower)
-        W, blocks = reader.U.to(G).clone(), reader.blocks.to(G.device)
-        return cls(A, W, blocks, float(size) / reader.energy)
+        W, blocks = consumer.U.to(G).clone(), consumer.blocks.to(G.device)
+        return cls(A, W, blocks, float(size) / consumer.energy)
 
-    def coupling(self, pool: Tensor) -> Tensor:
-        """(pool, pool) how far two blocks make up for each other, from 0 to 1."""
-        count, each = self.blocks[pool].shape
-        index = self.blocks[pool].reshape(-1)
+    def coupling(self, candidates: Tensor) -> Tensor:
+        """Return (candidates, candidates) normalized norms of the blocks of `A`, from 0 to 1."""
+        count, width = self.blocks[candidates].shape
+        index = self.blocks[candidates].reshape(-1)
         squares = self.A.index_select(0, index).index_select(1, index).square_()
-        down = squares.reshape(count, each, -1).sum(1)  # one dim at a time: rows are contiguous
-        size = down.reshape(count, count, each).sum(2).sqrt_()
-        diagonal = size.diagonal().sqrt()
-        return size / torch.outer(diagonal, diagonal).clamp(min=1e-30)
+        row_sums = squares.reshape(count, width, -1).sum(1)  # one dim at a time: contiguous rows
+        norms = row_sums.reshape(count, count, width).sum(2).sqrt_()
+        diagonal = norms.diagonal().sqrt()
+        return norms / torch.outer(diagonal, diagonal).clamp(min=1e-30)
 
-    def growth(self, alive: Tensor) -> Tensor:
-        """How much the error grows if one of these blocks is dropped."""
-        own = self.blocks[alive]
-        if own.shape[1] == 1:
-            corner = self.A.diagonal()[own[:, 0]]
-            return self.W[own[:, 0]].square().sum(1) / corner * self.scale
-        corners = self.A[own[:, :, None], own[:, None, :]]
-        W = self.W.index_select(0, own.reshape(-1)).reshape(*own.shape, -1)
+    def growth(self, remaining: Tensor) -> Tensor:
+        """Return, per remaining block, the error growth if only that block is dropped."""
+        inputs = self.blocks[remaining]  # (remaining, inputs per block)
+        if inputs.shape[1] == 1:
+            corner = self.A.diagonal()[inputs[:, 0]]
+            return self.W[inputs[:, 0]].square().sum(1) / corner * self.scale
+        corners = self.A[inputs[:, :, None], inputs[:, None, :]]
+        W = self.W.index_select(0, inputs.reshape(-1)).reshape(*inputs.shape, -1)
         solved = torch.cholesky_solve(W @ W.mT, torch.linalg.cholesky(corners))
         return solved.diagonal(dim1=1, dim2=2).sum(1) * self.scale
 
-    def drop(self, gone: Tensor, rest: Tensor) -> float:
-        """Solve for the `rest` without these blocks; how much the error grows."""
-        b = self.blocks[gone].reshape(-1)
+    def drop(self, dropped: Tensor, remaining: Tensor) -> float:
+        """Solve the weights of the `remaining` blocks again; return the growth of the error."""
+        b = self.blocks[dropped].reshape(-1)
         rows = self.A.index_select(0, b)
         lower = torch.linalg.cholesky(rows.index_select(1, b))
         side = torch.linalg.solve_triangular(lower, rows, upper=False)  # (b, u)
         solved = torch.linalg.solve_triangular(lower, self.W.index_select(0, b), upper=False)
         self.W.addmm_(side.T, solved, alpha=-1)
         self.A.addmm_(side.T, side, alpha=-1)
-        self._dead += len(b)
-        if 4 * self._dead >= len(self.A):
-            self._compact(rest)
+        self._dropped_inputs += len(b)
+        if 4 * self._dropped_inputs >= len(self.A):
+            self._compact(remaining)
         return float(solved.square().sum()) * self.scale
 
-    def _compact(self, rest: Tensor) -> None:
-        """Forget dropped inputs once they are many, so that the rest goes faster."""
-        live = torch.ones(len(self.A), dtype=torch.bool, device=self.A.device)
-        everything = torch.arange(len(self.blocks), device=self.A.device)
-        dead = self.blocks[everything[~torch.isin(everything, rest)]].reshape(-1)
-        live[dead[dead >= 0]] = False
-        self._dead = 0
-        place = torch.full((len(self.A),), -1, device=self.A.device)
-        place[live] = torch.arange(int(live.sum()), device=self.A.device)
-        left = torch.nonzero(live).reshape(-1)
-        self.A = self.A.index_select(0, left).index_select(1, left)
-        self.W = self.W.index_select(0, left)
-        self.blocks = torch.where(self.blocks >= 0, place[self.blocks.clamp(min=0)], -1)
+    def _compact(self, remaining: Tensor) -> None:
+        """Remove dropped inputs from `A` and `W`, so that the next rounds are cheaper."""
+        is_live = torch.ones(len(self.A), dtype=torch.bool, device=self.A.device)
+        all_blocks = torch.arange(len(self.blocks), device=self.A.device)
+        dropped = self.blocks[all_blocks[~torch.isin(all_blocks, remaining)]].reshape(-1)
+        is_live[dropped[dropped >= 0]] = False
+        self._dropped_inputs = 0
+        new_index = torch.full((len(self.A),), -1, device=self.A.device)
+        new_index[is_live] = torch.arange(int(is_live.sum()), device=self.A.device)
+        live = torch.nonzero(is_live).reshape(-1)
+        self.A = self.A.index_select(0, live).index_select(1, live)
+        self.W = self.W.index_select(0, live)
+        self.blocks = torch.where(self.blocks >= 0, new_index[self.blocks.clamp(min=0)], -1)

@@ -1,4 +1,4 @@
-"""The factor of a tap: everything the decomposition needs to know about its rows."""
+"""The factor of a tap: what the decomposition needs to know about the rows of `Z`."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from torch import Tensor
 from interpress.errors import ArgumentError
 from interpress.linalg.precision import check_range, gram_floor, root_floor
 
-_PANELS = 4
-_MANY = 2048  # columns, from which there are twice as many panels
-_SAFE = 1e-4  # how far apart the pivots of a Gram matrix may be for it to be solved directly
+_PANELS = 4  # column panels of a Gram matrix; fewer than 64 columns each are not worth splitting
+_MANY_COLUMNS = 2048  # from here on twice as many panels, which saves more of the product
+# Smallest ratio of two pivots with which a Gram matrix is solved directly: at 1e-4, the solution
+# still has about eight correct digits.
+_SMALLEST_PIVOT_RATIO = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class RFactor:
-    """A stand-in for the tall matrix ``Z`` (rows x n): ``R.T @ R == Z.T @ Z``.
+    """A replacement for the tall matrix `Z` (rows x n): `R.T @ R == Z.T @ Z`.
 
-    It keeps whichever of two forms the rows were streamed into: ``gram`` (n x n, ``Z.T @ Z``) or
-    ``root`` (any matrix with ``root.T @ root == Z.T @ Z``, which has full relative precision).
-    Column pivoting, the interpolation matrix and every error are the same from either form as
-    from ``Z`` itself, because all column inner products agree.
+    It holds one of two forms: `gram` (n x n, `Z.T @ Z`) or `root` (any matrix with
+    `root.T @ root == Z.T @ Z`, which has full relative precision). Both forms give the same
+    pivots, interpolation matrix and errors as `Z`, because all column inner products agree.
     """
 
-    rows: int  #: how many rows of Z went in
-    floor: float  #: |r_kk / r_11| below this is rounding, not data
+    rows: int  #: number of rows of Z
+    floor: float  #: values of |r_kk / r_11| below this are rounding errors
     gram: Tensor | None = None
     root: Tensor | None = None
 
@@ -37,34 +38,40 @@ class RFactor:
 
     @classmethod
     def from_gram(cls, gram: Tensor, rows: int, *, additions: int = 1) -> RFactor:
-        """From ``Z.T @ Z``, accumulated in float64 by that many additions; not copied."""
+        """Return the factor of `gram = Z.T @ Z`, a float64 sum of `additions` products.
+
+        The tensor is not copied.
+        """
         if gram.dtype != torch.float64 or gram.ndim != 2 or len(gram) != gram.shape[1]:
             raise ArgumentError(
-                f"a Gram matrix of dtype {gram.dtype} and shape {tuple(gram.shape)}; it must be "
-                "square and accumulated in float64"
+                f"the Gram matrix has dtype {gram.dtype} and shape {tuple(gram.shape)}; pass a "
+                "square matrix accumulated in float64"
             )
         check_range(gram.detach())
         return cls(rows, gram_floor(len(gram), additions, rows), gram=gram.detach())
 
     @classmethod
     def from_root(cls, root: Tensor, rows: int, *, additions: int = 1) -> RFactor:
-        """From ``Z`` itself or a float64 factor of it, made by that many QRs; not copied."""
+        """Return the factor of `Z` itself, or of a float64 `R` computed by `additions` QRs.
+
+        The tensor is not copied.
+        """
         if root.dtype != torch.float64 or root.ndim != 2:
             raise ArgumentError(
-                f"a root of dtype {root.dtype} and shape {tuple(root.shape)}; it must be a matrix "
-                "of float64"
+                f"the root has dtype {root.dtype} and shape {tuple(root.shape)}; pass a matrix "
+                "of dtype torch.float64"
             )
         check_range(root.detach(), squared=True)
         return cls(rows, root_floor(root.shape[1], additions), root=root.detach())
 
     @property
     def n(self) -> int:
-        """How many columns (channels)."""
+        """Number of columns (channels)."""
         return self._form.shape[1]
 
     @property
     def device(self) -> torch.device:
-        """Where the factor lives."""
+        """Device of the factor."""
         return self._form.device
 
     @property
@@ -75,15 +82,15 @@ class RFactor:
 
     @cached_property
     def R(self) -> Tensor:
-        """Upper-triangular (at most n rows), float64, diagonal >= 0."""
+        """Upper-triangular factor (at most n rows), float64, diagonal >= 0."""
         if self.root is not None:
             return triangle(self.root)
-        values, vectors = torch.linalg.eigh(self.G)  # safe however close to singular G is
+        values, vectors = torch.linalg.eigh(self.G)  # works for a singular G, unlike Cholesky
         return triangle(values.clamp(min=0).sqrt()[:, None] * vectors.T)
 
     @cached_property
     def G(self) -> Tensor:
-        """``Z.T @ Z`` (n x n), float64."""
+        """`Z.T @ Z` (n x n), float64."""
         if self.gram is not None:
             return self.gram
         assert self.root is not None
@@ -95,27 +102,29 @@ class RFactor:
 
 
 def triangle(matrix: Tensor) -> Tensor:
-    """The triangular factor of an unpivoted QR, with a non-negative diagonal (so it is unique)."""
+    """Return `R` of the QR decomposition, made unique by a non-negative diagonal."""
     R = torch.linalg.qr(matrix, mode="r").R
     signs = torch.where(R.diagonal() < 0, -1.0, 1.0).to(R.dtype)
     return R * signs[:, None]
 
 
 def safe_cholesky(G: Tensor) -> Tensor | None:
-    """The lower factor of a Gram matrix, if that is far enough from singular to solve with."""
+    """Return the lower factor of a Gram matrix, or None if it is too close to singular to solve."""
     if not len(G):
         return None
     lower, failed = torch.linalg.cholesky_ex(G)
     pivots = lower.diagonal()
-    fine = int(failed) == 0 and float(pivots.min()) > _SAFE * float(pivots.max())
-    return lower if fine else None
+    is_safe = int(failed) == 0 and (
+        float(pivots.min()) > _SMALLEST_PIVOT_RATIO * float(pivots.max())
+    )
+    return lower if is_safe else None
 
 
 def add_gram(total: Tensor, rows: Tensor, *, fresh: bool = False) -> None:
-    """``total += rows.T @ rows`` (``fresh``: ``total =``) in its upper block triangle.
+    """Compute `total += rows.T @ rows` in the upper block triangle; with `fresh`, `total =`.
 
-    By column panels, which is 5/8 of the work of the full product or less; :func:`mirror` fills
-    the rest.
+    From 256 columns on, the product is computed by column panels, which takes 5/8 of the work of
+    the full product or less. :func:`mirror` fills the lower block triangle.
     """
     for start, stop in _panels(rows.shape[1]):
         # (width, rows) @ (rows, n - start) -> (width, n - start)
@@ -124,20 +133,21 @@ def add_gram(total: Tensor, rows: Tensor, *, fresh: bool = False) -> None:
 
 
 def mirror(total: Tensor) -> Tensor:
-    """Copy the upper block triangle over the lower one, in place."""
+    """Copy the upper block triangle to the lower one, in place."""
     for start, stop in _panels(len(total)):
         total[stop:, start:stop] = total[start:stop, stop:].T
     return total
 
 
 def gram(matrix: Tensor) -> Tensor:
-    """``matrix.T @ matrix``."""
+    """Return `matrix.T @ matrix`."""
     total = matrix.new_empty(matrix.shape[1], matrix.shape[1])
     add_gram(total, matrix, fresh=True)
     return mirror(total)
 
 
 def _panels(n: int) -> list[tuple[int, int]]:
-    panels = 1 if n < 64 * _PANELS else _PANELS if n < _MANY else 2 * _PANELS
+    """Return the (start, stop) columns of each panel."""
+    panels = 1 if n < 64 * _PANELS else _PANELS if n < _MANY_COLUMNS else 2 * _PANELS
     width = -(-n // panels)
     return [(start, min(start + width, n)) for start in range(0, n, width)]

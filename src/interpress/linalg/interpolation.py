@@ -14,43 +14,43 @@ from interpress.linalg.norms import spectral_norm
 
 @dataclass(frozen=True, eq=False)
 class Interpolation:
-    """``Z ~= Z[:, kept] @ T`` with k of n columns kept.
+    """`Z ~= Z[:, kept] @ T` with k of n columns kept.
 
-    ``T[:, kept]`` is exactly the identity. Errors are absolute norms of ``Z - Z[:, kept] @ T``.
+    `T[:, kept]` is exactly the identity. Errors are absolute norms of `Z - Z[:, kept] @ T`.
     """
 
     kept: Tensor  #: (k,) column indices, most important first
     T: Tensor  #: (k, n) interpolation matrix
-    residual: Tensor = field(repr=False)  #: ``R22``: same singular values as Z - Z[:, kept] @ T
+    residual: Tensor = field(repr=False)  #: same singular values as `Z - Z[:, kept] @ T`
 
     @property
     def k(self) -> int:
-        """How many columns are kept."""
+        """Number of kept columns."""
         return self.T.shape[0]
 
     @property
     def n(self) -> int:
-        """How many columns there were."""
+        """Number of columns of `Z`."""
         return self.T.shape[1]
 
     @cached_property
     def frobenius_error(self) -> float:
-        """``||Z - Z[:, kept] @ T||_F``."""
+        """`||Z - Z[:, kept] @ T||_F`."""
         return float(torch.linalg.matrix_norm(self.residual)) if self.residual.numel() else 0.0
 
     @cached_property
     def spectral_error(self) -> float:
-        """``||Z - Z[:, kept] @ T||_2``, computed (not bounded) the first time it is asked for."""
+        """`||Z - Z[:, kept] @ T||_2`, computed on first access."""
         return spectral_norm(self.residual)
 
     @cached_property
     def T_norm(self) -> float:
-        """``||T||_F`` of the dropped columns: how much rounding in the kept ones can grow."""
+        """`||T||_F` of the dropped columns: bounds how much errors in the kept ones can grow."""
         return math.sqrt(max(float(torch.linalg.matrix_norm(self.T)) ** 2 - self.k, 0.0))
 
     @property
     def largest_entry(self) -> float:
-        """``max |T|`` of the dropped columns: how much of a kept one goes into another."""
+        """`max |T|` of the dropped columns."""
         dropped = torch.ones(self.n, dtype=torch.bool, device=self.T.device)
         dropped[self.kept] = False
         entries = self.T[:, dropped]
@@ -64,14 +64,18 @@ class Interpolation:
 
 
 def interpolation_matrix(
-    kept: Tensor, rest: Tensor, coefficients: Tensor, basis: Tensor | None = None
+    kept: Tensor, outside: Tensor, coefficients: Tensor, basis: Tensor | None = None
 ) -> Tensor:
-    """``T`` (k x n): the identity at ``kept``, ``coefficients`` of the ``basis`` rows elsewhere."""
-    k, n = len(kept), len(rest) + coefficients.shape[0]
-    by_column = coefficients.new_zeros(n, k)  # T.T, so that one column is one contiguous row
+    """Return `T` (k x n): the identity at the columns `kept`, `coefficients` at `outside`.
+
+    `coefficients` (b x outside) belong to the rows `basis` (b,) of `T`, or to all rows if `basis`
+    is None. A column in both `kept` and `outside` gets the identity.
+    """
+    k, n = len(kept), len(outside) + coefficients.shape[0]
+    transposed = coefficients.new_zeros(n, k)  # each column of T is one contiguous row
     if basis is None:
-        by_column[rest] = coefficients.T
+        transposed[outside] = coefficients.T
     else:
-        by_column[rest[:, None], basis] = coefficients.T
-    by_column[kept] = torch.eye(k, dtype=by_column.dtype, device=by_column.device)
-    return by_column.T
+        transposed[outside[:, None], basis] = coefficients.T
+    transposed[kept] = torch.eye(k, dtype=transposed.dtype, device=transposed.device)
+    return transposed.T

@@ -1,4 +1,4 @@
-"""From an :class:`RFactor` to an :class:`Ordering`: by pivoting, by weights, or as given."""
+"""From an `RFactor` to a `ColumnOrdering`: by pivoting, by weights, or in a given order."""
 
 from __future__ import annotations
 
@@ -18,81 +18,91 @@ from interpress.linalg.cholesky import (
 from interpress.linalg.factor import RFactor, gram, triangle
 from interpress.linalg.ordering import ColumnOrdering, suffix_sums
 from interpress.linalg.precision import as_square, gram_floor, largest_magnitude
-from interpress.linalg.threads import quiet_scipy
+from interpress.linalg.threads import single_threaded_scipy
 from interpress.linalg.triangular import solve_upper
 
-# Cholesky of a Gram matrix is right to eps * condition**2. Up to this condition number (of columns
-# scaled to length one) it is trusted; beyond it, columns are deflated and get a new Gram matrix.
+# Largest condition number (of columns scaled to length one) up to which a Gram matrix is used. Its
+# Cholesky factorization has a relative error of eps * condition**2. The columns beyond it are
+# deflated and get a new Gram matrix.
 _TRUSTED_CONDITION = 1e3
-_PROBES = 8
-_WIDE = 8  # columns per row from which n x n is too large a detour
-_CLEAR = 30.0  # times the floor: what must be left of a column that is not the longest
-_WEIGHTED_STAGES = 64  # then what is left is nearly dependent, and ordered by its size alone
+_PROBES = 8  # random vectors that estimate the condition number
+_WIDE = 8  # columns per row above which a Gram matrix (n x n) is too large; QR is used instead
+# Factor on the floor for orders that do not pick the longest column: only a column with a larger
+# residual is safe to use as a basis column.
+_SAFETY = 30.0
+# Stages that pick by weights. The columns that remain after them are nearly dependent and are
+# picked by their norm.
+_WEIGHTED_STAGES = 64
 
 
 def order_by_pivoting(factor: RFactor) -> ColumnOrdering:
-    """Column pivoting (Businger and Golub): next comes the column least explained so far.
+    """Return the order of column pivoting: next comes the column with the largest residual.
 
-    From a Gram matrix this is one pivoted Cholesky. From a root it is a pivoted Cholesky QR in
-    stages (after Fukaya, Nakatsukasa and Yamamoto, 2023), which has the precision of Householder
-    QR at nearly the speed of a matrix product.
+    A Gram matrix takes one pivoted Cholesky factorization (Businger and Golub's order). A root
+    takes a pivoted Cholesky QR in stages (after Fukaya, Nakatsukasa and Yamamoto, 2023), which has
+    the precision of Householder QR at nearly the speed of a matrix product.
     """
     if factor.root is None:
-        pivots = pivoted_cholesky(factor.G, _smallest(factor))
-        if _holds(pivots, factor.G):
-            return _ordering(factor, pivots, pivots.R, unseen=_unseen(factor, pivots))
+        pivots = pivoted_cholesky(factor.G, _smallest_square(factor))
+        if _is_accurate(pivots, factor.G):
+            return _ordering(factor, pivots, pivots.R, unseen=_unseen_bound(factor, pivots))
     root = factor.R if factor.root is None else factor.root
     if root.shape[1] > _WIDE * root.shape[0]:
-        return _householder(factor, root)
-    return _staged(factor, root)
+        return _order_by_householder(factor, root)
+    return _order_in_stages(factor, root)
 
 
 def order_by_weights(factor: RFactor, H: Tensor) -> ColumnOrdering:
-    """Next comes the column that lowers ``||(Z - Z[:, kept] @ T) @ U||`` most, ``H = U @ U.T``.
+    """Return the order that greedily minimizes `||(Z - Z[:, kept] @ T) @ U||_F`, `H = U @ U.T`.
 
-    ``U`` (n x outputs) holds the weights of everything that reads the channels, all kernel taps
-    and consumers side by side. Only Gram matrices are needed.
+    `U` (n x outputs) holds the weights of all consumers and kernel positions side by side. Only
+    `H` and the inner products of `Z` are needed.
     """
     H = as_square(H, factor.n, "H").to(factor.device, torch.float64)
     if not bool(H.any()):
-        raise ArgumentError("H is zero: nothing reads these channels; order by pivoting instead")
+        raise ArgumentError("H is zero: no weight reads these channels; order by pivoting instead")
     size = float(H.diagonal().max())
-    lopsided = float((H - H.T).abs().max()) > 1e-6 * size
-    if size <= 0 or lopsided or bool((H.diagonal() < 0).any()):
-        raise ArgumentError("H is not U @ U.T for any U; multiply the weights by their transpose")
+    asymmetric = float((H - H.T).abs().max()) > 1e-6 * size
+    if size <= 0 or asymmetric or bool((H.diagonal() < 0).any()):
+        raise ArgumentError(
+            "H is not symmetric positive semidefinite; pass U @ U.T, U the (n, outputs) weights"
+        )
     root, unseen = _root(factor)
-    return _staged(factor, root, H / size, unseen)
+    return _order_in_stages(factor, root, H / size, unseen)
 
 
 def order_as_given(factor: RFactor, order: Tensor) -> ColumnOrdering:
-    """Someone else's order (a magnitude, a random one) with our ``T`` and errors.
+    """Return the given order (by magnitude, for example) with its factor, `T` and errors.
 
-    A column counts as dependent on earlier ones when a Gram matrix can hardly tell them apart
-    (about 3e-6).
+    A column counts as dependent on earlier ones if a Gram matrix can hardly distinguish them
+    (a relative residual of about 3e-6).
     """
     order = torch.as_tensor(order).to(factor.device)
-    everything = torch.arange(factor.n, device=factor.device)
-    if order.shape != (factor.n,) or not torch.equal(order.sort().values, everything):
-        raise ArgumentError(f"order is not a permutation of {factor.n} columns; list each one once")
+    all_columns = torch.arange(factor.n, device=factor.device)
+    if order.shape != (factor.n,) or not torch.equal(order.sort().values, all_columns):
+        raise ArgumentError(
+            f"order is not a permutation of {factor.n} columns; list each column once"
+        )
     if factor.root is not None and len(factor.root) >= factor.n:
         R = triangle(factor.root[:, order])
-        if bool((R.diagonal() > factor.floor * _longest(factor.G)).all()):  # all independent
-            return _ordering(factor, Pivots(order.clone(), R), R)
-    pivots = cholesky_in_order(factor.G, order, _CLEAR**2 * _smallest(factor))
+        if bool((R.diagonal() > factor.floor * _longest_column(factor.G)).all()):
+            return _ordering(factor, Pivots(order.clone(), R), R)  # all columns are independent
+    pivots = cholesky_in_order(factor.G, order, _SAFETY**2 * _smallest_square(factor))
     root, unseen = _root(factor)
     R = triangle(root[:, pivots.order])
-    sound = (R.diagonal()[: pivots.count] > factor.floor * _longest(factor.G)).long().cumprod(0)
-    pivots = Pivots(pivots.order, R[: int(sound.sum())])
+    above_floor = R.diagonal()[: pivots.count] > factor.floor * _longest_column(factor.G)
+    count = int(above_floor.long().cumprod(0).sum())
+    pivots = Pivots(pivots.order, R[:count])
     return _ordering(factor, pivots, R, order=order.clone(), unseen=unseen)
 
 
 def are_independent(factor: RFactor, columns: Tensor) -> Tensor:
-    """Which of some columns are no combination of the others, as far as a Gram matrix can tell."""
+    """Return which of the `columns` form a basis of them all, as far as a Gram matrix resolves."""
     G = factor.G[columns][:, columns]
-    pivots = pivoted_cholesky(G, _CLEAR**2 * _smallest(factor))
-    found = torch.zeros(len(columns), dtype=torch.bool, device=columns.device)
-    found[pivots.order[: pivots.count]] = True
-    return found
+    pivots = pivoted_cholesky(G, _SAFETY**2 * _smallest_square(factor))
+    independent = torch.zeros(len(columns), dtype=torch.bool, device=columns.device)
+    independent[pivots.order[: pivots.count]] = True
+    return independent
 
 
 def _ordering(
@@ -109,46 +119,53 @@ def _ordering(
     return ColumnOrdering(order, independent[order], pivots.order, R, factor.floor, unseen)
 
 
-def _longest(G: Tensor) -> float:
+def _longest_column(G: Tensor) -> float:
+    """Return the largest column norm of `Z`."""
     return math.sqrt(max(float(G.diagonal().max()), 0.0))
 
 
-def _smallest(factor: RFactor) -> float:
-    """Squared column norms at or below this are rounding in a Gram matrix."""
+def _smallest_square(factor: RFactor) -> float:
+    """Return the squared column norm at or below which a Gram matrix holds only rounding errors."""
     floor = max(factor.floor, gram_floor(factor.n))
-    return (floor * _longest(factor.G)) ** 2
+    return (floor * _longest_column(factor.G)) ** 2
 
 
-def _holds(pivots: Pivots, G: Tensor) -> bool:
-    """Whether ``R.T @ R`` still has the diagonal of ``G``.
+def _is_accurate(pivots: Pivots, G: Tensor) -> bool:
+    """Return whether `R.T @ R` still has the diagonal of `G`.
 
-    On a matrix made for it (Kahan's) rounding grows like ``||T||**2`` during elimination; then the
-    factor's own triangle, which is safe on any matrix, is where to start from.
+    On some matrices (Kahan's) the rounding errors of the elimination grow like `||T||**2`. The
+    caller then starts from the triangular factor, which is accurate for every matrix.
     """
-    lost = (pivots.R.square().sum(dim=0) - G.diagonal()[pivots.order]).abs().max()
-    return bool(lost <= 1e-9 * G.diagonal().max())
+    deviation = (pivots.R.square().sum(dim=0) - G.diagonal()[pivots.order]).abs().max()
+    return bool(deviation <= 1e-9 * G.diagonal().max())
 
 
-def _unseen(factor: RFactor, pivots: Pivots) -> float:
-    """Each column passed over is at most floor long, relative to the longest; all together."""
-    return math.sqrt(factor.n - pivots.count) * factor.floor * _longest(factor.G)
+def _unseen_bound(factor: RFactor, pivots: Pivots) -> float:
+    """Return a bound on the joint norm of the residuals of all columns that were not eliminated.
+
+    Each residual is at most `floor` times the longest column.
+    """
+    return math.sqrt(factor.n - pivots.count) * factor.floor * _longest_column(factor.G)
 
 
 def _root(factor: RFactor) -> tuple[Tensor, float]:
-    """Any root of the Gram matrix, the cheap one where it is safe, and a bound on what it lacks."""
+    """Return a root of the Gram matrix and a bound on the norm of what it leaves out.
+
+    The root is a pivoted Cholesky factor if that is accurate, and `factor.R` otherwise.
+    """
     if factor.root is not None:
         return factor.root, 0.0
-    pivots = pivoted_cholesky(factor.G, _smallest(factor))
-    if not _holds(pivots, factor.G):
+    pivots = pivoted_cholesky(factor.G, _smallest_square(factor))
+    if not _is_accurate(pivots, factor.G):
         return factor.R, 0.0
     root = torch.empty_like(pivots.R)
     root[:, pivots.order] = pivots.R
-    return root, _unseen(factor, pivots)
+    return root, _unseen_bound(factor, pivots)
 
 
-def _householder(factor: RFactor, root: Tensor) -> ColumnOrdering:
-    """LAPACK's pivoted QR, on the host: for few rows and more columns than a Gram matrix allows."""
-    with quiet_scipy(root.shape[1]):
+def _order_by_householder(factor: RFactor, root: Tensor) -> ColumnOrdering:
+    """Return the order of LAPACK's pivoted QR on the host, for far more columns than rows."""
+    with single_threaded_scipy(root.shape[1]):
         R, order = scipy.linalg.qr(root.cpu().numpy(), mode="r", pivoting=True, check_finite=False)
     R, order = torch.from_numpy(R).to(root), torch.from_numpy(order).long().to(root.device)
     diagonal = R.diagonal().abs()
@@ -156,85 +173,93 @@ def _householder(factor: RFactor, root: Tensor) -> ColumnOrdering:
     return _ordering(factor, Pivots(order, R[:count]), R)
 
 
-def _staged(
+def _order_in_stages(
     factor: RFactor, root: Tensor, H: Tensor | None = None, unseen: float = 0.0
 ) -> ColumnOrdering:
-    """Pivoted QR by greedy Cholesky factorizations of what is left of each column.
+    """Compute a pivoted QR by a greedy Cholesky factorization of the residual in every stage.
 
-    Columns whose norm falls to the floor, relative to the longest, count as dependent; what is
-    left of them stays in ``R``, so that errors account for it.
+    Columns whose residual falls to the floor, relative to the longest column, are dependent. Their
+    residuals stay in `R`, so that the errors include them.
     """
-    scale, left, columns = 1.0, root, torch.arange(factor.n, device=root.device)
+    scale, residual, columns = 1.0, root, torch.arange(factor.n, device=root.device)
     floor = factor.floor
-    if H is not None:  # picks need not be the longest, and fourth powers of the data appear
-        floor = min(_CLEAR * floor, 0.1)
+    if H is not None:  # picks need not be the longest columns, and fourth powers could overflow
+        floor = min(_SAFETY * floor, 0.1)
         scale = 2.0 ** math.frexp(largest_magnitude(root))[1]
-        left = root / scale
-    longest = None
-    order: list[Tensor] = []  # columns taken by each stage
-    blocks: list[tuple[Tensor, Tensor, Tensor]] = []  # its R11, R12, and the columns of R12
+        residual = root / scale
+    longest_at_start = None
+    basis_by_stage: list[Tensor] = []  # columns that each stage moved to the basis
+    blocks: list[tuple[Tensor, Tensor, Tensor]] = []  # per stage R11, R12 and the columns of R12
     while len(columns):
-        G = gram(left)
-        top = _longest(G)
-        longest = top if longest is None else longest
-        if top <= floor * longest:
+        G = gram(residual)
+        longest = _longest_column(G)
+        longest_at_start = longest if longest_at_start is None else longest_at_start
+        if longest <= floor * longest_at_start:
             break
-        smallest = max(gram_floor(len(G)) * top, floor * longest) ** 2
-        weights = H if len(blocks) < _WEIGHTED_STAGES else None
-        if weights is None:
-            stage = pivoted_cholesky(G, smallest)
-        else:
-            stage = weighted_cholesky(G, weights, smallest)
-        count = _trusted(stage.R)
-        if weights is not None:
-            count = min(count, _informative(stage, weights))
-        taken, others = stage.order[:count], stage.order[count:]
+        smallest = max(gram_floor(len(G)) * longest, floor * longest_at_start) ** 2
+        stage, count = _stage_pivots(G, H if len(blocks) < _WEIGHTED_STAGES else None, smallest)
+        basis, outside = stage.order[:count], stage.order[count:]
         R11, R12 = stage.R[:count, :count], stage.R[:count, count:]
-        if len(others):  # transposed, so that one column is one contiguous row
-            remainder, R12 = _deflate(left.T[stage.order], stage.R[:count])
-            left = remainder.T
-        order.append(columns[taken])
-        columns = columns[others]
+        if len(outside):  # transposed, so that each column is one contiguous row
+            deflated, R12 = _deflate(residual.T[stage.order], stage.R[:count])
+            residual = deflated.T
+        basis_by_stage.append(columns[basis])
+        columns = columns[outside]
         blocks.append((R11, R12, columns))
-        H = None if H is None else H[others][:, others]
-    R, columns = _assembled(order, blocks, left, columns)
+        H = None if H is None else H[outside][:, outside]
+    R, columns = _assembled(basis_by_stage, blocks, residual, columns)
     R *= scale
     count = sum(len(R11) for R11, _, _ in blocks)
     return _ordering(factor, Pivots(columns, R[:count]), R, unseen=unseen)
 
 
+def _stage_pivots(G: Tensor, H: Tensor | None, smallest: float) -> tuple[Pivots, int]:
+    """Return the pivots of one stage and how many of them are accurate enough to use."""
+    if H is None:
+        stage = pivoted_cholesky(G, smallest)
+        return stage, _trusted_count(stage.R)
+    stage = weighted_cholesky(G, H, smallest)
+    return stage, min(_trusted_count(stage.R), _informative_count(stage, H))
+
+
 def _assembled(
-    order: list[Tensor], blocks: list[tuple[Tensor, Tensor, Tensor]], left: Tensor, rest: Tensor
+    basis_by_stage: list[Tensor],
+    blocks: list[tuple[Tensor, Tensor, Tensor]],
+    residual: Tensor,
+    dependent: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """One trapezoid from the rows of every stage and what was left at the end; its columns."""
-    columns = torch.cat([*order, rest])
-    tail = triangle(left) if len(rest) else left[:0, :0]
+    """Return one trapezoidal factor from the rows of all stages and the residual; its columns."""
+    columns = torch.cat([*basis_by_stage, dependent])
+    tail = triangle(residual) if len(dependent) else residual[:0, :0]
     count = sum(len(R11) for R11, _, _ in blocks)
-    R = left.new_zeros(count + len(tail), len(columns))
-    place = torch.empty_like(columns)
-    place[columns] = torch.arange(len(columns), device=columns.device)
+    R = residual.new_zeros(count + len(tail), len(columns))
+    position = torch.empty_like(columns)
+    position[columns] = torch.arange(len(columns), device=columns.device)
     start = 0
-    for R11, R12, others in blocks:
+    for R11, R12, outside in blocks:
         stop = start + len(R11)
         R[start:stop, start:stop] = R11
-        R[start:stop, place[others]] = R12
+        R[start:stop, position[outside]] = R12
         start = stop
     R[count:, count:] = tail
     return R, columns
 
 
-def _informative(stage: Pivots, H: Tensor) -> int:
-    """How many picks were made before the weighted error fell to the rounding of its scores."""
+def _informative_count(stage: Pivots, H: Tensor) -> int:
+    """Return how many picks precede the rounding level of the scores; at least one.
+
+    The scores are rounding errors once the squared weighted error has fallen by 1e-8.
+    """
     H = H[stage.order][:, stage.order]
-    left = suffix_sums(((stage.R @ H) * stage.R).sum(dim=1).clamp(min=0))
-    return max(1, int((left[:-1] > 1e-8 * left[0]).sum()))
+    squared_errors = suffix_sums(((stage.R @ H) * stage.R).sum(dim=1).clamp(min=0))
+    return max(1, int((squared_errors[:-1] > 1e-8 * squared_errors[0]).sum()))
 
 
-def _trusted(R: Tensor) -> int:
-    """How many leading columns are well enough conditioned for a Gram matrix; at least one.
+def _trusted_count(R: Tensor) -> int:
+    """Return how many leading columns are well enough conditioned for a Gram matrix; at least one.
 
-    ``R[:c, :c].T z = g`` gives ``||z[:c]|| ~ ||inverse(R[:c, :c])||_F`` for a random ``g``, at
-    every c at once; scaling ``g`` by the column lengths scales the columns to length one.
+    For a random `g`, `R[:c, :c].T z = g` gives `||z[:c]|| ~ ||inverse(R[:c, :c])||_F` for every c
+    at once. Scaling `g` by the column lengths scales the columns to length one.
     """
     R11 = R[:, : len(R)]
     generator = torch.Generator("cpu").manual_seed(0)
@@ -247,13 +272,15 @@ def _trusted(R: Tensor) -> int:
 
 
 def _deflate(columns: Tensor, R: Tensor) -> tuple[Tensor, Tensor]:
-    """What the basis (the first rows of ``columns``) leaves of the others, and the refined R12.
+    """Return the residual of the columns outside the basis, and the refined R12.
 
-    The projection is applied twice: once is right to eps * condition, twice to eps.
+    The rows of `columns` are columns of the residual; the first `len(R)` of them are the basis. The
+    projection is applied twice: once has an error of eps * condition, twice of eps.
     """
-    basis, others = columns[: len(R)], columns[len(R) :]
+    basis, outside = columns[: len(R)], columns[len(R) :]
     R11, R12 = R[:, : len(R)], R[:, len(R) :]
-    left = torch.addmm(others, solve_upper(R11, R12).T, basis, alpha=-1)
-    # R11' missed = basis' left: what the first projection did not remove
-    missed = torch.linalg.solve_triangular(R11.T, basis @ left.T, upper=False)
-    return left.addmm_(solve_upper(R11, missed).T, basis, alpha=-1), missed.add_(R12)
+    residual = torch.addmm(outside, solve_upper(R11, R12).T, basis, alpha=-1)
+    # R11.T @ correction = basis.T @ residual: the part that the first projection left
+    correction = torch.linalg.solve_triangular(R11.T, basis @ residual.T, upper=False)
+    residual.addmm_(solve_upper(R11, correction).T, basis, alpha=-1)
+    return residual, correction.add_(R12)

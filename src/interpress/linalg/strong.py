@@ -1,4 +1,4 @@
-"""Strong rank-revealing selection: swap columns until every entry of ``T`` is bounded.
+"""Strong rank-revealing selection: exchange columns until every entry of `T` is bounded.
 
 M. Gu and S. C. Eisenstat, "Efficient algorithms for computing a strong rank-revealing QR
 factorization", SIAM J. Sci. Comput. 17 (1996). Exchanging a kept column i for a dropped column j
@@ -6,10 +6,11 @@ multiplies the volume of the kept columns by
 
     sqrt(T[i, j]**2 + (omega_i * gamma_j)**2)
 
-with omega_i the norm of row i of the kept columns' pseudo-inverse and gamma_j the norm of dropped
-column j's residual. Exchanging while that exceeds the bound ends, since volumes are finite in
-number and each is larger than the last by the bound; what remains has ``|T| <= bound`` and singular
-values within ``sqrt(1 + bound**2 * k * (n - k))`` of the best possible.
+where omega_i is the norm of row i of the pseudo-inverse of the kept columns, and gamma_j is the
+norm of the residual of dropped column j. Columns are exchanged while this factor exceeds the
+bound. The loop ends, because every exchange multiplies the volume by more than the bound and there
+are finitely many selections. Afterwards `|T| <= bound`, and the singular values are within
+`sqrt(1 + bound**2 * k * (n - k))` of the best possible ones.
 """
 
 from __future__ import annotations
@@ -23,41 +24,42 @@ from interpress.linalg.interpolation import Interpolation, interpolation_matrix
 from interpress.linalg.precision import largest_magnitude
 from interpress.linalg.triangular import solve_upper
 
-_SLACK = 1e-8  # rounding allowed over the bound
-_SWEEPS = 20  # fresh starts of the swap updates; one is the rule
+_SLACK = 1e-8  # relative rounding error by which an entry may exceed the bound
+_SWEEPS = 20  # how often the updates restart from a fresh factorization; one sweep usually suffices
 
 
 def bounded_interpolation(
     R: Tensor, columns: Tensor, count: int, dependent: Tensor, max_entry: float
 ) -> Interpolation:
-    """Exchange columns until ``max |T| <= max_entry``.
+    """Exchange columns until `max |T| <= max_entry` and return the interpolation.
 
-    ``R`` is a triangular factor whose columns are ``columns`` of ``Z``. The first ``count`` of them
-    are the basis to start from. ``dependent`` columns are kept too, but help no other column.
+    `R` is a triangular factor of `Z[:, columns]`. The first `count` columns are the initial basis.
+    The `dependent` columns are kept too, but no other column is interpolated from them.
     """
     columns = columns.clone()
     scale = largest_magnitude(R) or 1.0
-    R = R / scale  # the updates below square squares, which would overflow
+    R = R / scale  # the updates compute fourth powers, which could overflow
     bound = max_entry * (1 + _SLACK)
     for _ in range(_SWEEPS):
         T = solve_upper(R[:count, :count], R[:count, count:])
-        swapped = _exchange(R, T, count, bound) if T.numel() else None
-        if swapped is None:
+        permutation = _exchange(R, T, count, bound) if T.numel() else None
+        if permutation is None:
             if T.numel() and not float(T.abs().max()) <= bound:
-                break  # T holds NaN: no comparison means anything
+                break  # T holds NaN, with which every comparison is False
             return _assemble(columns, count, dependent, T, R[count:, count:] * scale)
-        columns, R = columns[swapped], triangle(R[:, swapped])
+        columns, R = columns[permutation], triangle(R[:, permutation])
     raise InterpressError(
-        f"rounding keeps entries of T above max_entry={max_entry} after {_SWEEPS} sweeps of swaps "
-        f"with k={count + len(dependent)} columns kept; raise max_entry or lower k"
+        f"rounding errors keep entries of T above max_entry={max_entry} after {_SWEEPS} sweeps of "
+        f"swaps with k={count + len(dependent)} columns kept; raise max_entry or lower k"
     )
 
 
 def _exchange(R: Tensor, T: Tensor, count: int, bound: float) -> Tensor | None:
-    """The column permutation of ``R`` after all swaps (None: no swap), each an O(n^2) update.
+    """Return the column permutation of `R` after all swaps, or None if there was no swap.
 
-    ``dual`` (k x r) is the pseudo-inverse of the kept columns, ``E`` (r x dropped) the residuals.
-    No inverse of a Gram matrix appears, so the condition number is never squared.
+    Each swap is an O(n^2) update. `dual` (k x r) is the pseudo-inverse of the kept columns and `E`
+    (r x dropped) holds the residuals. No Gram matrix is inverted, so the condition number is not
+    squared.
     """
     r, n = R.shape
     dual = R.new_zeros(count, r)
@@ -66,53 +68,57 @@ def _exchange(R: Tensor, T: Tensor, count: int, bound: float) -> Tensor | None:
     E = R[:, count:].clone()
     E[:count] = 0
     T = T.clone()
-    position = torch.arange(n, device=R.device)
+    permutation = torch.arange(n, device=R.device)
     swaps = 0
-    while swaps < 100 + 10 * n:  # rounding could keep a sweep from ending; the next starts fresh
+    while swaps < 100 + 10 * n:  # rounding may prevent the end; the next sweep starts afresh
         growth = T.square() + torch.outer(dual.square().sum(1), E.square().sum(0))
         i, j = divmod(int(growth.argmax()), n - count)
         if not float(growth[i, j]) > bound**2:
             break
-        position[i], position[count + j] = position[count + j].clone(), position[i].clone()
+        kept_column, dropped_column = permutation[i].clone(), permutation[count + j].clone()
+        permutation[i], permutation[count + j] = dropped_column, kept_column
         _swap(dual, E, T, i, j)
         swaps += 1
-    return position if swaps else None
+    return permutation if swaps else None
 
 
 def _swap(dual: Tensor, E: Tensor, T: Tensor, i: int, j: int) -> None:
-    """Drop kept column i, then keep dropped column j in its place (all in place)."""
-    # Without i, its residual is p / |p|^2; what it explained is shared out among the others.
+    """Drop kept column i and keep dropped column j instead; update all three tensors in place."""
+    # p is the residual of column i on the other kept columns, which replace it in part.
     p = dual[i] / dual[i].square().sum()
-    share = -(dual @ p)  # (k,)
-    share[i] = 0
-    lost = T[i].clone()  # (dropped,)
-    T += torch.outer(share, lost)
-    E += torch.outer(p, lost)
-    dual += torch.outer(share, dual[i].clone())
-    # With j, everything along its residual e is explained by it. Column slot j becomes i's.
+    replacement = -(dual @ p)  # (k,) coefficients of column i on the other kept columns
+    replacement[i] = 0
+    removed_row = T[i].clone()  # (dropped,)
+    T += torch.outer(replacement, removed_row)
+    E += torch.outer(p, removed_row)
+    dual += torch.outer(replacement, dual[i].clone())
+    # Column j explains the direction of its residual e. Column i takes the slot of column j.
     e = E[:, j].clone()
     q = e / e.square().sum()
-    through = T[:, j].clone()
-    through[i] = 0
-    E[:, j], T[:, j] = p, share
-    gained = q @ E  # (dropped,)
+    coefficients = T[:, j].clone()  # (k,) of column j
+    coefficients[i] = 0
+    E[:, j], T[:, j] = p, replacement
+    new_row = q @ E  # (dropped,)
     T[i] = 0
-    T -= torch.outer(through, gained)
-    T[i] = gained
-    E -= torch.outer(e, gained)
-    dual -= torch.outer(through, q)
+    T -= torch.outer(coefficients, new_row)
+    T[i] = new_row
+    E -= torch.outer(e, new_row)
+    dual -= torch.outer(coefficients, q)
     dual[i] = q
 
 
 def _assemble(
-    columns: Tensor, count: int, extra: Tensor, T: Tensor, residual: Tensor
+    columns: Tensor, count: int, dependent: Tensor, T: Tensor, residual: Tensor
 ) -> Interpolation:
-    taken = torch.zeros(len(columns), dtype=torch.bool, device=columns.device)
-    taken[columns[:count]] = True
-    if len(extra) and bool(taken[extra].any()):  # a swap brought some of the extras in already
-        free = columns[count:]
-        extra = torch.cat([extra[~taken[extra]], free[~torch.isin(free, extra)]])[: len(extra)]
-    kept = torch.cat([columns[:count], extra])
-    basis = torch.arange(count, device=T.device) if len(extra) else None
-    residual = residual[:, ~torch.isin(columns[count:], extra)]
+    """Return the interpolation with the basis and as many `dependent` columns as given."""
+    in_basis = torch.zeros(len(columns), dtype=torch.bool, device=columns.device)
+    in_basis[columns[:count]] = True
+    if len(dependent) and bool(in_basis[dependent].any()):
+        # a swap moved some dependent columns into the basis; keep other columns in their place
+        outside = columns[count:]
+        candidates = [dependent[~in_basis[dependent]], outside[~torch.isin(outside, dependent)]]
+        dependent = torch.cat(candidates)[: len(dependent)]
+    kept = torch.cat([columns[:count], dependent])
+    basis = torch.arange(count, device=T.device) if len(dependent) else None
+    residual = residual[:, ~torch.isin(columns[count:], dependent)]
     return Interpolation(kept, interpolation_matrix(kept, columns[count:], T, basis), residual)

@@ -1,6 +1,6 @@
-"""What a stream keeps of the rows it has seen: a Gram matrix or a triangular factor.
+"""The accumulated state of a stream: a Gram matrix or a triangular factor.
 
-A sum is never changed in place: a batch that fails half-way, or is interrupted, leaves no trace.
+A sum is immutable. A batch that fails or is interrupted therefore leaves the stream unchanged.
 """
 
 from __future__ import annotations
@@ -18,156 +18,159 @@ from typing_extensions import Self
 from interpress.linalg.factor import RFactor, add_gram, mirror, triangle
 from interpress.linalg.precision import CHAIN, EPS32, LARGEST, SMALLEST, largest_magnitude
 
-_CHUNK = 2**19  # numbers handled at a time on a CPU: 4 MB of float64
-_PIECES = 64  # small batches that wait before they are put together
-_FEW = 128  # rows for which a matrix product of their own is too little
-_LEAF = 256  # rows of one float32 QR; its rounding grows with them
+_CHUNK = 2**19  # numbers in one chunk of rows on a CPU: 4 MB of float64
+_MAX_PENDING = 64  # small batches that wait before they are concatenated
+_FEW_ROWS = 128  # batches with fewer rows are concatenated before the matrix product
+_LEAF_ROWS = 256  # rows of one float32 QR; its rounding error grows with them
 
 
 @dataclass(frozen=True, eq=False)
 class RowSum(ABC):
-    """Rows folded into ``total`` so far, and rows that wait until folding them is worth it."""
+    """Rows accumulated in `total`, and pending rows that wait for a larger, cheaper update."""
 
     total: Tensor
-    home: torch.device  #: where rows are taken in
+    row_device: torch.device  #: device on which rows are accepted
     pending: tuple[Tensor, ...] = ()
-    additions: int = 0  #: how often rows were folded in; each time rounds
+    additions: int = 0  #: number of updates of `total`; each one adds a rounding error
 
-    kind: ClassVar[str]  #: two sums can be merged if this agrees
+    kind: ClassVar[str]  #: two sums of the same kind can be merged
     route: ClassVar[Literal["gram", "tsqr"]]
-    dtype: ClassVar[torch.dtype] = torch.float64  #: rows are taken in as this
-    magnitudes: ClassVar[tuple[float, float]] = (SMALLEST, LARGEST)  #: whose squares are safe
+    dtype: ClassVar[torch.dtype] = torch.float64  #: dtype in which rows are accepted
+    #: smallest and largest magnitude whose squares the arithmetic can hold
+    magnitudes: ClassVar[tuple[float, float]] = (SMALLEST, LARGEST)
 
     @classmethod
-    def empty(cls, n: int, home: torch.device) -> Self:
-        """No rows yet."""
+    def empty(cls, n: int, row_device: torch.device) -> Self:
+        """Return a sum without rows."""
         rows = n if cls.route == "gram" else 0
-        return cls(torch.zeros(rows, n, dtype=torch.float64, device=cls._place(home)), home)
+        device = cls._total_device(row_device)
+        return cls(torch.zeros(rows, n, dtype=torch.float64, device=device), row_device)
 
     @classmethod
-    def _place(cls, home: torch.device) -> torch.device:
-        return home
+    def _total_device(cls, row_device: torch.device) -> torch.device:
+        return row_device
 
     @property
-    def rows_at_once(self) -> int:
-        """How many rows are worth folding in together."""
+    def rows_per_update(self) -> int:
+        """Number of pending rows from which `total` is updated."""
         n = self.total.shape[1]
-        return max(n, (_CHUNK if self.home.type == "cpu" else 64 * _CHUNK) // n)
+        return max(n, (_CHUNK if self.row_device.type == "cpu" else 64 * _CHUNK) // n)
 
     def plus(self, chunks: Iterable[Tensor]) -> Self:
-        """With more rows, which from now on are this sum's own."""
+        """Return the sum with more rows. It keeps the chunks, which must not change afterwards."""
         state = self
         for chunk in chunks:
             state = replace(state, pending=(*state.pending, chunk))
-            if sum(map(len, state.pending)) >= self.rows_at_once:
-                state = state.folded()
-            elif len(state.pending) >= _PIECES:
+            if sum(map(len, state.pending)) >= self.rows_per_update:
+                state = state.flushed()
+            elif len(state.pending) >= _MAX_PENDING:
                 state = replace(state, pending=(torch.cat(state.pending),))
         return state
 
-    def folded(self) -> Self:
-        """With no rows waiting."""
+    def flushed(self) -> Self:
+        """Return the sum with all pending rows added to `total`."""
         if not self.pending:
             return self
-        total = self._fold(self.pending)
+        total = self._updated_total(self.pending)
         return replace(self, total=total, pending=(), additions=self.additions + 1)
 
     def merged(self, other: RowSum) -> Self:
-        """With all rows of another one of the same kind."""
-        ours, theirs = self.folded(), other.to(self.home).folded()
-        additions = ours.additions + theirs.additions
-        return replace(ours, total=ours._join(theirs.total), additions=additions)
+        """Return the sum with all rows of another sum of the same kind."""
+        left, right = self.flushed(), other.to(self.row_device).flushed()
+        additions = left.additions + right.additions
+        return replace(left, total=left._merged_total(right.total), additions=additions)
 
-    def to(self, home: torch.device) -> Self:
-        """The same elsewhere."""
-        pending = tuple(rows.to(home) for rows in self.pending)
-        return replace(self, total=self.total.to(self._place(home)), home=home, pending=pending)
+    def to(self, row_device: torch.device) -> Self:
+        """Return the sum on another device."""
+        pending = tuple(rows.to(row_device) for rows in self.pending)
+        total = self.total.to(self._total_device(row_device))
+        return replace(self, total=total, row_device=row_device, pending=pending)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All of it, for a file."""
-        return {"total": self.total, "pending": torch.cat([self._none(), *self.pending])}
+        """Return the tensors from which :meth:`restored` rebuilds the sum."""
+        n = self.total.shape[1]
+        no_rows = torch.zeros(0, n, dtype=self.dtype, device=self.row_device)
+        return {"total": self.total, "pending": torch.cat([no_rows, *self.pending])}
 
     @classmethod
     def restored(cls, tensors: dict[str, Tensor], n: int, additions: int) -> Self:
-        """From :meth:`tensors`, after a look at them."""
+        """Rebuild the sum from the output of :meth:`tensors`; raise ValueError if it is damaged."""
         total, pending = tensors["total"], tensors["pending"]
-        if additions < 0 or len(tensors) != 2:
-            raise ValueError("its tensors")
+        if additions < 0:
+            raise ValueError(f"additions={additions}")
+        if len(tensors) != 2:
+            raise ValueError(f"{len(tensors)} tensors instead of 2")
         rows_fit = len(total) == n if cls.route == "gram" else len(total) <= n
         if not rows_fit or total.shape[1:] != (n,) or total.dtype != torch.float64:
-            raise ValueError("its total")
+            raise ValueError(f"total of shape {tuple(total.shape)} and dtype {total.dtype}")
         if pending.shape[1:] != (n,) or pending.dtype != cls.dtype:
-            raise ValueError("its pending rows")
-        waiting = (pending,) if len(pending) else ()
-        return cls(total, torch.device("cpu"), waiting, additions)
-
-    def _none(self) -> Tensor:
-        return torch.zeros(0, self.total.shape[1], dtype=self.dtype, device=self.home)
+            raise ValueError(f"pending of shape {tuple(pending.shape)} and dtype {pending.dtype}")
+        return cls(total, torch.device("cpu"), (pending,) if len(pending) else (), additions)
 
     @abstractmethod
-    def _fold(self, pieces: tuple[Tensor, ...]) -> Tensor:
-        """``total`` with these rows."""
+    def _updated_total(self, pieces: tuple[Tensor, ...]) -> Tensor:
+        """Return `total` with these rows."""
 
     @abstractmethod
-    def _join(self, total: Tensor) -> Tensor:
-        """``total`` with another total."""
+    def _merged_total(self, total: Tensor) -> Tensor:
+        """Return `total` merged with another total."""
 
     @abstractmethod
     def factor(self, rows: int) -> RFactor:
-        """What it is all for."""
+        """Return the factor of all rows; `rows` is their number."""
 
 
 class GramSum(RowSum):
-    """``total = Z.T @ Z``, of which only the upper block triangle is kept up to date."""
+    """`total = Z.T @ Z`; only its upper block triangle is up to date."""
 
     kind = "float64 gram"
     route = "gram"
 
     @property
-    def rows_at_once(self) -> int:
-        """So few on a CPU that rounding, which there can grow with them, stays small."""
+    def rows_per_update(self) -> int:
+        """Number of rows of one product, few enough on a CPU to keep its rounding error small."""
         n = self.total.shape[1]
-        return max(n, CHAIN) if self.home.type == "cpu" else super().rows_at_once
+        return max(n, CHAIN) if self.row_device.type == "cpu" else super().rows_per_update
 
-    def _fold(self, pieces: tuple[Tensor, ...]) -> Tensor:
-        large = [rows for rows in pieces if len(rows) >= _FEW]
-        small = [rows for rows in pieces if len(rows) < _FEW]
-        part = torch.zeros_like(self.total)
+    def _updated_total(self, pieces: tuple[Tensor, ...]) -> Tensor:
+        large = [rows for rows in pieces if len(rows) >= _FEW_ROWS]
+        small = [rows for rows in pieces if len(rows) < _FEW_ROWS]
+        update = torch.zeros_like(self.total)
         for rows in [*large, torch.cat(small)] if small else large:
-            add_gram(part, rows)
-        return part.add_(self.total)
+            add_gram(update, rows)
+        return update.add_(self.total)
 
-    def _join(self, total: Tensor) -> Tensor:
+    def _merged_total(self, total: Tensor) -> Tensor:
         return self.total + total
 
     def factor(self, rows: int) -> RFactor:
-        """The Gram matrix, whole."""
-        done = self.folded()
-        return RFactor.from_gram(mirror(done.total.clone()), rows, additions=done.additions)
+        """Return the factor with the full Gram matrix."""
+        flushed = self.flushed()
+        return RFactor.from_gram(mirror(flushed.total.clone()), rows, additions=flushed.additions)
 
 
 class TsqrSum(RowSum):
-    """``total = R``, by orthogonal factorizations in float64 from beginning to end."""
+    """`total = R`, computed by float64 QR factorizations."""
 
     kind = "float64 tsqr"
     route = "tsqr"
 
-    def _fold(self, pieces: tuple[Tensor, ...]) -> Tensor:
+    def _updated_total(self, pieces: tuple[Tensor, ...]) -> Tensor:
         return triangle(torch.cat([self.total, *pieces]))
 
-    def _join(self, total: Tensor) -> Tensor:
+    def _merged_total(self, total: Tensor) -> Tensor:
         return triangle(torch.cat([self.total, total]))
 
     def factor(self, rows: int) -> RFactor:
-        """The triangle."""
-        done = self.folded()
-        return RFactor.from_root(done.total, rows, additions=done.additions)
+        """Return the factor with `R` as its root."""
+        flushed = self.flushed()
+        return RFactor.from_root(flushed.total, rows, additions=flushed.additions)
 
 
 class SinglePrecisionTsqrSum(TsqrSum):
-    """``total = R`` where float64 is slow: leaves of rows in float32 there, joined on the host.
+    """`total = R` for devices with slow float64: QR of row blocks in float32, merged on the host.
 
-    Joining in float64 keeps rounding from growing with the number of leaves.
+    Merging in float64 keeps the rounding error from growing with the number of blocks.
     """
 
     kind = "float32 tsqr"
@@ -175,24 +178,24 @@ class SinglePrecisionTsqrSum(TsqrSum):
     magnitudes = (1e-37, 3e38)
 
     @classmethod
-    def _place(cls, home: torch.device) -> torch.device:
+    def _total_device(cls, row_device: torch.device) -> torch.device:
         return torch.device("cpu")
 
     @property
-    def rows_at_once(self) -> int:
-        """Few enough for float32 to sum."""
-        return max(self.total.shape[1], _LEAF)
+    def rows_per_update(self) -> int:
+        """Number of rows of one float32 QR, few enough to keep its rounding error small."""
+        return max(self.total.shape[1], _LEAF_ROWS)
 
-    def _fold(self, pieces: tuple[Tensor, ...]) -> Tensor:
+    def _updated_total(self, pieces: tuple[Tensor, ...]) -> Tensor:
         rows = torch.cat(pieces)
         largest = largest_magnitude(rows)
-        scale = 2.0 ** math.frexp(largest)[1]  # squares must stay within float32
-        return self._join(triangle(rows / scale).cpu().double() * scale)
+        scale = 2.0 ** math.frexp(largest)[1]  # keeps squares within the range of float32
+        return self._merged_total(triangle(rows / scale).cpu().double() * scale)
 
     def factor(self, rows: int) -> RFactor:
-        """The triangle, with the noise floor of its leaves."""
-        floor = 8.0 * EPS32 * max(1.0, self.rows_at_once / _LEAF)
-        return RFactor(rows, floor, root=self.folded().total)
+        """Return the factor with `R` as its root and the floor of the float32 QRs."""
+        floor = 8.0 * EPS32 * max(1.0, self.rows_per_update / _LEAF_ROWS)
+        return RFactor(rows, floor, root=self.flushed().total)
 
 
 KINDS: dict[str, type[RowSum]] = {

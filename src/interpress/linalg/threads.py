@@ -1,7 +1,8 @@
-"""SciPy and torch bring a thread pool each; this keeps one out of the other's way.
+"""A limit on the threads of SciPy, which otherwise slow torch down.
 
-A worker of OpenBLAS spins for a while after its work is done, and where there are few cores, torch
-waits for it: after each factorization, all that torch does is slow for a while.
+SciPy and torch each have a thread pool. The worker threads of SciPy's OpenBLAS spin for a while
+after their work is done. On a machine with few cores, torch then waits for them after every SciPy
+factorization.
 """
 
 from __future__ import annotations
@@ -13,20 +14,23 @@ from threading import Lock
 
 from threadpoolctl import ThreadpoolController
 
-WORTHWHILE = 2048  # columns above which a factorization gains more than torch loses
-_LIMITING = Lock()  # the limit is the process's: two at once would restore each other's
+# Columns up to which SciPy gets one thread. A larger factorization gains more from the threads of
+# SciPy than torch loses afterwards.
+LARGEST_SINGLE_THREADED = 2048
+# The limit applies to the whole process. Two overlapping limits would restore each other's value.
+_LIMIT_LOCK = Lock()
 
 
 @contextmanager
-def quiet_scipy(n: int) -> Iterator[None]:
-    """SciPy in the caller's thread alone, unless the matrix has many columns."""
-    if n > WORTHWHILE:
+def single_threaded_scipy(n: int) -> Iterator[None]:
+    """Limit SciPy to one thread while it factors a matrix of n columns, unless n is large."""
+    if n > LARGEST_SINGLE_THREADED:
         yield
         return
-    with _LIMITING, _pools().limit(limits=1):
+    with _LIMIT_LOCK, _openblas_pools().limit(limits=1):
         yield
 
 
 @cache
-def _pools() -> ThreadpoolController:
+def _openblas_pools() -> ThreadpoolController:
     return ThreadpoolController().select(internal_api="openblas")

@@ -1,4 +1,4 @@
-"""Solves with an upper-triangular matrix."""
+"""Solvers for an upper-triangular matrix."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from torch import Tensor
 
 
 def solve_upper(R11: Tensor, R12: Tensor) -> Tensor:
-    """``R11^-1 @ R12`` for an upper-triangular ``R11``."""
+    """Return `R11^-1 @ R12` for an upper-triangular `R11`."""
     return torch.linalg.solve_triangular(R11, R12, upper=True)
 
 
 def solve_truncated(R11: Tensor, R12: Tensor, floor: float) -> Tensor:
-    """The smallest least-squares solution, for an ``R11`` that is singular to working precision."""
-    U, sizes, Vh = torch.linalg.svd(R11)
-    inverse = torch.where(sizes > floor * sizes[0], 1 / sizes, 0.0)
-    return Vh.T @ (inverse[:, None] * (U.T @ R12))
+    """Return the minimum-norm least-squares solution of `R11 @ X = R12`.
+
+    Singular values of `R11` at or below `floor` times the largest one count as zero.
+    """
+    left, values, right = torch.linalg.svd(R11)  # R11 == left @ diag(values) @ right
+    inverse = torch.where(values > floor * values[0], 1 / values, 0.0)
+    return right.T @ (inverse[:, None] * (left.T @ R12))

@@ -1,1 +1,4 @@
-"""What operators do to channels: one file per family, found by the registry on first use."""
+"""Operator rules: how every operator moves channels, and what it costs.
+
+One file per operator family. The registry imports all files of this package on first use.
+"""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import string
 from dataclasses import replace
 
+from interpress.labels.contraction import Operand, contract
 from interpress.labels.labelling import Labellings
-from interpress.labels.relations import Operand, align, contract, mix, without
+from interpress.labels.movement import interleave
+from interpress.labels.relations import align, mix, without
 from interpress.labels.trace import Op, Value
 from interpress.ops.registry import Term, flops, rule
 
 
 @rule("aten.scaled_dot_product_attention")
 def attention(op: Op) -> Labellings:
-    """`softmax(query @ key.T) @ value`, per head."""
+    """Follow `softmax(query @ key.T) @ value`, per head."""
     query, key, value = op["query"], op["key"], op["value"]
     batch = string.ascii_letters[: len(query.shape) - 2]
     repeats = query.shape[-3] // key.shape[-3] if op.get("enable_gqa") else 1
@@ -39,23 +41,18 @@ def attention(op: Op) -> Labellings:
 
 
 def _repeated(value: Value, times: int) -> Value:
-    """Every key or value head serves several query heads."""
+    """Return keys or values with every head repeated for the query heads that share it."""
     if times == 1:
         return value
     dim = len(value.shape) - 3
-    labellings = tuple(
-        labelling.moved(
-            labelling.labels.repeat_interleave(times if labelling.labels.shape[dim] > 1 else 1, dim)
-        )
-        for labelling in value.labellings
-    )
+    labellings = tuple(interleave(labelling, times, dim) for labelling in value.labellings)
     shape = (*value.shape[:dim], value.shape[dim] * times, *value.shape[dim + 1 :])
     return replace(value, shape=shape, labellings=labellings)
 
 
 @flops("aten.scaled_dot_product_attention")
 def attention_flops(op: Op) -> list[Term]:
-    """The two products; the softmax is not counted."""
+    """Return the cost of the two products; the softmax is not counted."""
     query, key, value = op["query"], op["key"], op["value"]
     rows = tuple((query, dim) for dim in range(len(query.shape) - 1))
     keys = (key, len(key.shape) - 2)

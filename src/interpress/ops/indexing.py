@@ -1,4 +1,4 @@
-"""Operators that look things up by number: embeddings, indexing, gathers."""
+"""Operators that select elements by index: embeddings, advanced indexing, gathers."""
 
 from __future__ import annotations
 
@@ -7,62 +7,60 @@ from interpress.labels.relations import mix, without
 from interpress.labels.trace import Op, Value
 from interpress.ops.registry import rule
 
-_WHY = "looks its members up by number"
+_WHY = "selects its channels by index"
+_AS_INDEX = "uses its channels as indices"
 
 
-def _looked_up(op: Op, value: Value, dim: int, index_ndim: int) -> Labellings:
-    """Layers after one dim is replaced by the dims of an index."""
-    dim %= len(value.shape)
-    labellings = without(mix(op, value, [dim], _WHY), [dim], len(value.shape))
+def _indexed(op: Op, value: Value, dims: list[int], index_ndim: int) -> Labellings:
+    """Return the labellings after consecutive `dims` are replaced by the dims of an index.
+
+    Channels along `dims` are frozen.
+    """
+    labellings = without(mix(op, value, dims, _WHY), dims, len(value.shape))
     moved = []
     for labelling in labellings:
         shape = list(labelling.labels.shape)
-        shape[dim : dim + 1] = [1] * index_ndim
+        shape[dims[0] : dims[-1] + 1] = [1] * index_ndim
         moved.append(labelling.moved(labelling.labels.reshape(shape)))
     return tidy(moved)
 
 
 @rule("aten.embedding")
 def embedding(op: Op) -> Labellings:
-    """Rows of a table: its columns are channels."""
+    """Follow rows of a table; the columns of the table are channels."""
     weight, indices = op["weight"], op["indices"]
     op.trace.produced += [
         labelling.labels for labelling in weight.channels() if labelling.support == (1,)
     ]
-    return _looked_up(op, weight, 0, len(indices.shape))
+    return _indexed(op, weight, [0], len(indices.shape))
 
 
 @rule("aten.index_select")
 def index_select(op: Op) -> Labellings:
-    """Some indices of one dim."""
-    return _looked_up(op, op["self"], op["dim"], 1)
+    """Follow selected indices of one dim."""
+    value = op["self"]
+    return _indexed(op, value, [op["dim"] % len(value.shape)], 1)
 
 
 @rule("aten.index")
 def index(op: Op) -> Labellings:
-    """Advanced indexing; one index tensor is followed, several in a row too."""
+    """Follow advanced indexing with one index tensor, or with several for consecutive dims."""
     value, indices = op["self"], list(op["indices"])
-    for used in (i for i in indices if i is not None):
-        mix(op, used, range(len(used.shape)), "uses it as an index")
-    dims = [dim for dim, used in enumerate(indices) if used is not None]
-    width = max(len(used.shape) for used in indices if used is not None)
+    index_of = {dim: tensor for dim, tensor in enumerate(indices) if tensor is not None}
+    for tensor in index_of.values():
+        mix(op, tensor, range(len(tensor.shape)), _AS_INDEX)
+    dims = list(index_of)
     if dims != list(range(dims[0], dims[0] + len(dims))):
         mix(op, value, range(len(value.shape)), _WHY)
         return ()
-    labellings = without(mix(op, value, dims, _WHY), dims, len(value.shape))
-    moved = []
-    for labelling in labellings:
-        shape = list(labelling.labels.shape)
-        shape[dims[0] : dims[-1] + 1] = [1] * width
-        moved.append(labelling.moved(labelling.labels.reshape(shape)))
-    return tidy(moved)
+    return _indexed(op, value, dims, max(len(tensor.shape) for tensor in index_of.values()))
 
 
 @rule("aten.gather", "aten.take_along_dim")
 def gather(op: Op) -> Labellings:
-    """Elements along one dim picked by an index of the same shape."""
-    value, picked = op["self"], op.inputs()[1]
-    mix(op, picked, range(len(picked.shape)), "uses it as an index")
+    """Follow elements along one dim that an index of the same shape selects."""
+    value, indices = op["self"], op.inputs()[1]
+    mix(op, indices, range(len(indices.shape)), _AS_INDEX)
     dim = op["dim"]
     if dim is None:
         mix(op, value, range(len(value.shape)), _WHY)

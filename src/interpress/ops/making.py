@@ -1,4 +1,4 @@
-"""Operators that make tensors from nothing, or only look at shapes."""
+"""Operators that create tensors, or use only the shape of their input."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from interpress.ops.registry import rule
     "aten.new_full", "aten.new_empty",
 )  # fmt: skip
 def constant(op: Op) -> Labellings:
-    """The same number everywhere: any of its members may leave."""
+    """Label every index of a constant tensor: any index can be dropped."""
     return op.trace.fresh_layers(op["size"])
 
 
 @rule("aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.empty_like")
 def constant_like(op: Op) -> Labellings:
-    """The same number everywhere, in the shape of another value."""
+    """Give a constant tensor the labels of the value whose shape it takes."""
     return op["self"].labellings
 
 
@@ -28,12 +28,11 @@ def constant_like(op: Op) -> Labellings:
     "aten.tril_indices", "aten.triu_indices", "aten.lift_fresh", "aten.tensor",
 )  # fmt: skip
 def numbers(op: Op) -> Labellings:
-    """Different numbers that no weight produces."""
+    """Return no labels: the numbers depend on the index, and no weight computes them."""
     return ()
 
 
 @rule("aten.tril", "aten.triu")
 def triangle(op: Op) -> Labellings:
-    """Zeros by position, over the last two dims."""
-    x = op["self"]
-    return mix(op, x, [-1, -2], "treats its members by position")
+    """Freeze channels in the last two dims, which are set to zero by position."""
+    return mix(op, op["self"], [-1, -2], "sets its channels to zero by position")

@@ -1,4 +1,4 @@
-"""Normalisations: per channel they are carried, over channels they freeze."""
+"""Normalisations: per-channel statistics carry channels, statistics over channels freeze them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from interpress.ops.registry import rule
 
 
 def _channelwise(op: Op, x: Value, names: tuple[str, ...]) -> Labellings:
+    """Align the named vectors, with one number per channel, with dim 1 of `x`."""
     vectors = [op.get(name) for name in names]
     spatial = range(2, len(x.shape))
     result = replace(x, labellings=uniform(op, x, spatial))
@@ -24,14 +25,14 @@ def _channelwise(op: Op, x: Value, names: tuple[str, ...]) -> Labellings:
 
 @rule("aten.batch_norm", "aten.native_batch_norm", "aten.instance_norm", "aten.cudnn_batch_norm")
 def batch_norm(op: Op) -> Labellings | list[Labellings]:
-    """A scale, a shift and two statistics for every channel, which is dim 1."""
+    """Carry the scale, the shift and the running statistics of every channel, which is dim 1."""
     labellings = _channelwise(op, op["input"], ("weight", "bias", "running_mean", "running_var"))
     return [labellings, (), ()] if op.family == "aten.native_batch_norm" else labellings
 
 
 @rule("aten.layer_norm", "aten.rms_norm", "aten.native_layer_norm")
 def layer_norm(op: Op) -> Labellings | list[Labellings]:
-    """Statistics over the last dims: those are coupled."""
+    """Freeze the last dims, over which the statistics are computed."""
     x = op["input"]
     vectors = [v for v in (op.get("weight"), op.get("bias")) if isinstance(v, Value)]
     kind = "LayerNorm" if op.family != "aten.rms_norm" else "RMSNorm"
@@ -42,9 +43,9 @@ def layer_norm(op: Op) -> Labellings | list[Labellings]:
 
 @rule("aten.group_norm")
 def group_norm(op: Op) -> Labellings:
-    """Statistics over groups of channels, unless every channel is its own group."""
+    """Freeze the channels, whose statistics are computed per group; carry groups of one channel."""
     x = op["input"]
-    if op["num_groups"] == x.shape[1]:
-        return _channelwise(op, x, ("weight", "bias"))
     labellings = _channelwise(op, x, ("weight", "bias"))
+    if op["num_groups"] == x.shape[1]:
+        return labellings
     return mix(op, replace(x, labellings=labellings), [1], "couples its channels (GroupNorm)")

@@ -1,4 +1,4 @@
-"""Operators that act on each element alone: activations, sums, products, casts, dropout."""
+"""Operators that act on each element separately: activations, sums, products, casts, dropout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from interpress.ops.registry import rule
     "aten.true_divide", "aten.divide", "aten.multiply", "aten.subtract",
 )  # fmt: skip
 def pointwise(op: Op) -> Labellings:
-    """All operands share their labels, under broadcasting."""
+    """Align the labels of all operands under broadcasting."""
     return align(op, *op.inputs()).labellings
 
 
@@ -32,25 +32,26 @@ def pointwise(op: Op) -> Labellings:
     linear=True,
 )  # fmt: skip
 def unchanged(op: Op) -> Labellings:
-    """The same values, perhaps elsewhere or in another type."""
+    """Return the labels of the input, which is copied, cast or negated."""
     return op.inputs()[0].labellings
 
 
 @rule("aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", linear=True)
 def dropout(op: Op) -> Labellings:
-    """Nothing in evaluation mode; a mask per element when it stays on."""
+    """Return the labels of the input; dropout in training mode is not linear."""
     op.linear = not op["train"]
     return op.inputs()[0].labellings
 
 
 @rule("aten.mul", "aten.div")
 def scale(op: Op) -> Labellings:
-    """A product; by a single number it commutes with mixing channels."""
+    """Align both factors; a product with a single number commutes with mixing channels."""
     op.linear = sum(_has_extent(value) for value in op.inputs()) <= 1 and _first_is_tensor(op)
     return align(op, *op.inputs()).labellings
 
 
 def _has_extent(value: Value) -> bool:
+    """Return whether the value has more than one element."""
     return any(size > 1 for size in value.shape)
 
 
@@ -61,14 +62,14 @@ def _first_is_tensor(op: Op) -> bool:
 
 @rule("aten.prelu")
 def prelu(op: Op) -> Labellings:
-    """A slope for every channel, which is dim 1."""
+    """Align the slopes with the channels, which are dim 1."""
     x, slope = op["self"], op["weight"]
     channel_first = (1, *slope.shape) + (1,) * (len(x.shape) - 2)
     return align(op, x, reshaped(slope, channel_first)).labellings
 
 
 def reshaped(value: Value, shape: tuple[int, ...]) -> Value:
-    """A vector of one number per channel, laid along the channel dim."""
+    """Return a vector with one number per channel, reshaped to `shape`."""
     labellings = tuple(
         labelling.moved(labelling.labels.reshape(shape)) for labelling in value.labellings
     )

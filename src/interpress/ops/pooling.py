@@ -1,4 +1,4 @@
-"""Operators that slide or resample over space and leave every channel to itself."""
+"""Pooling, resizing and sampling: operators over space that treat every channel separately."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WITH_INDICES = [
 
 
 def _space(op: Op) -> range:
-    """The dims slid over: as many trailing ones as the operator's name says."""
+    """Return the spatial dims: the last ones, as many as the operator's name says."""
     count = next(int(letter) for letter in reversed(op.family) if letter.isdigit())
     ndim = len(op.inputs()[0].shape)
     return range(ndim - count, ndim)
@@ -35,20 +35,20 @@ def _space(op: Op) -> range:
 
 @rule(*_POOLS, *_RESIZES)
 def pool(op: Op) -> Labellings:
-    """A channel of the output is made from the same channel of the input."""
+    """Follow channels whose output depends on the same channel of the input only."""
     return uniform(op, op.inputs()[0], _space(op))
 
 
 @rule(*_WITH_INDICES)
 def pool_with_indices(op: Op) -> list[Labellings]:
-    """As `pool`, with the places of the maxima."""
+    """Follow channels as in `pool`, also for the indices of the maxima."""
     labellings = uniform(op, op.inputs()[0], _space(op))
     return [labellings, labellings]
 
 
 @rule("aten.grid_sampler", "aten.grid_sampler_2d", "aten.grid_sampler_3d")
 def grid_sample(op: Op) -> Labellings:
-    """Channels, dim 1, are sampled alike; the grid may hold none."""
+    """Follow channels, dim 1, that are sampled at the same points; a grid of channels freezes."""
     x, grid = op.inputs()
-    mix(op, grid, range(len(grid.shape)), "uses it as sampling positions")
+    mix(op, grid, range(len(grid.shape)), "uses its channels as sampling positions")
     return uniform(op, x, range(2, len(x.shape)))

@@ -1,4 +1,4 @@
-"""Recurrent layers: what comes out goes in again, so nothing of them may leave."""
+"""Recurrent layers: their outputs are fed back as inputs, so all their channels freeze."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OUTPUTS = {"aten.lstm": 3, "aten.lstm_cell": 2}
 
 @rule(*_LAYERS, *_CELLS)
 def recurrent(op: Op) -> list[Labellings]:
-    """Inputs, weights and states freeze; the outputs are new values that no rule follows."""
+    """Freeze inputs, weights and states; return no labels for the outputs."""
     for value in op.inputs():
         if value.weight:
             op.trace.produced += [la.labels for la in value.channels() if la.support == (0,)]
@@ -24,8 +24,8 @@ def recurrent(op: Op) -> list[Labellings]:
 
 @flops(*_LAYERS, *_CELLS)
 def recurrent_flops(op: Op) -> list[Term]:
-    """Every weight matrix once per step and example."""
-    x, *others = op.inputs()
-    matrices = [value for value in others if value.weight and len(value.shape) == 2]
+    """Count every weight matrix once per time step and example."""
+    x, *states_and_weights = op.inputs()
+    matrices = [v for v in states_and_weights if v.weight and len(v.shape) == 2]
     steps = tuple((x, dim) for dim in range(len(x.shape) - 1))
     return [(2, (*steps, (weight, 0), (weight, 1))) for weight in matrices]

@@ -1,17 +1,20 @@
-"""Operators that look along whole dims: sums, means, maxima, softmax, sorting."""
+"""Operators over whole dims: sums, means, maxima, softmax, sorting."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from interpress.labels.labelling import Labelling, Labellings
+from torch import Tensor
+
+from interpress.labels.labelling import Labellings
 from interpress.labels.relations import align, mix, without
 from interpress.labels.trace import Op, Value
 from interpress.ops.registry import rule
 
 
 def _dims(op: Op, x: Value) -> list[int]:
+    """Return the reduced dims; without a `dim` argument, all of them."""
     dim: Any = op.get("dim")
     if dim is None or dim == []:
         return list(range(len(x.shape)))
@@ -24,35 +27,37 @@ def _dims(op: Op, x: Value) -> list[int]:
     "aten.linalg_vector_norm", "aten.count_nonzero", "aten.median", "aten.nanmean",
 )  # fmt: skip
 def reduce(op: Op) -> Labellings:
-    """The reduced dims vanish; channels may not lie along them."""
+    """Freeze channels along the reduced dims, and remove these dims."""
     x = next(iter(op.inputs()))
-    dims = _dims(op, x)
-    labellings = without(mix(op, x, dims), dims, len(x.shape))
-    return labellings if op.get("keepdim") else _dropped(labellings, dims)
+    return _reduced(op, x)
 
 
 @rule("aten.max", "aten.min", "aten.var_mean", "aten.std_mean", "aten.aminmax")
 def reduce_to_pair(op: Op) -> Labellings | list[Labellings]:
-    """As `reduce`, with values and indices; element-wise where there are two operands."""
-    x, *others = op.inputs()
-    if others:
-        return align(op, x, *others).labellings
+    """Follow a reduction that returns a pair, or an element-wise maximum of two operands."""
+    x, *operands = op.inputs()
+    if operands:
+        return align(op, x, *operands).labellings
     if op.get("dim") is None and op.family in ("aten.max", "aten.min"):
         mix(op, x, range(len(x.shape)))
         return ()
-    dims = _dims(op, x)
-    labellings = without(mix(op, x, dims), dims, len(x.shape))
-    labellings = labellings if op.get("keepdim") else _dropped(labellings, dims)
+    labellings = _reduced(op, x)
     return [labellings, labellings]
 
 
-def _dropped(labellings: Labellings, dims: list[int]) -> Labellings:
-    return tuple(replace(labelling, labels=_squeezed(labelling, dims)) for labelling in labellings)
+def _reduced(op: Op, x: Value) -> Labellings:
+    """Return the labellings of `x` after its reduced dims are mixed and removed."""
+    dims = _dims(op, x)
+    labellings = without(mix(op, x, dims), dims, len(x.shape))
+    if op.get("keepdim"):
+        return labellings
+    return tuple(
+        replace(labelling, labels=_squeezed(labelling.labels, dims)) for labelling in labellings
+    )
 
 
-def _squeezed(labelling: Labelling, dims: list[int]) -> Any:
-    shape = [size for dim, size in enumerate(labelling.labels.shape) if dim not in dims]
-    return labelling.labels.reshape(shape)
+def _squeezed(labels: Tensor, dims: list[int]) -> Tensor:
+    return labels.reshape([size for dim, size in enumerate(labels.shape) if dim not in dims])
 
 
 @rule(
@@ -60,20 +65,20 @@ def _squeezed(labelling: Labelling, dims: list[int]) -> Any:
     "aten.cumprod", "aten.logcumsumexp", "aten._safe_softmax", "aten.renorm",
 )  # fmt: skip
 def along_one_dim(op: Op) -> Labellings:
-    """Elements along one dim are mixed, the shape stays."""
+    """Freeze channels along one dim, whose elements are mixed; the shape stays the same."""
     x = op.inputs()[0]
     return mix(op, x, [op["dim"]])
 
 
 @rule("aten.sort", "aten.topk", "aten.cummax", "aten.cummin")
 def rank(op: Op) -> list[Labellings]:
-    """Elements along one dim are reordered by value."""
+    """Freeze channels along one dim, whose elements are reordered by value."""
     x, dim = op.inputs()[0], [op["dim"]]
-    labellings = without(mix(op, x, dim, "orders its channels by value"), dim, len(x.shape))
+    labellings = without(mix(op, x, dim, "sorts its channels by value"), dim, len(x.shape))
     return [labellings, labellings]
 
 
 @rule("aten.argsort")
 def argsort(op: Op) -> Labellings:
-    """As `rank`, indices only."""
-    return mix(op, op.inputs()[0], [op["dim"]], "orders its channels by value")
+    """Freeze channels as in `rank`; only the indices are returned."""
+    return mix(op, op.inputs()[0], [op["dim"]], "sorts its channels by value")

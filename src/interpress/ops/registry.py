@@ -1,14 +1,14 @@
-"""The table of operator rules. A rule says what an operator does to labels, and nothing else.
+"""The registry of operator rules.
 
-A rule takes an `Op` and returns the layers of its output: one tuple of `Layer`s, or a list of such
-tuples for an operator with several outputs. To teach interpress a new operator, write one function
-in the file of its family:
+A rule describes what one operator does to labels. It takes an `Op` and returns the labellings of
+the output: one tuple of `Labelling`s, or a list of such tuples for an operator with several
+outputs. To support a new operator, write one function in the file of its family:
 
     @rule("aten.flip", linear=True)
-    def flip(op: Op) -> Layers: ...
+    def flip(op: Op) -> Labellings: ...
 
-`linear` says that the operator commutes with mixing channels. `@flops(...)` registers what an
-operator costs, as products of dims. An operator without a rule freezes what it touches.
+`linear=True` means that the operator commutes with mixing channels. `@flops(...)` registers the
+cost of an operator. An operator without a rule freezes the channels of its inputs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from interpress.labels.trace import Op, Value
 
 Rule = Callable[[Op], Labellings | list[Labellings]]
 Term = tuple[int, tuple[tuple[Value, int], ...]]
-"""A cost: an integer times the sizes of some dims."""
+"""A cost: an integer times the sizes of some dims, each given as (value, dim)."""
 Flops = Callable[[Op], list[Term]]
 
 _LOG = logging.getLogger(__name__)
@@ -38,7 +38,10 @@ _FLOPS: dict[str, Flops] = {}
 
 
 def rule(*families: str, linear: bool = False) -> Callable[[Rule], Rule]:
-    """Register the rule of these operators (`aten.name`, for all overloads and in-place forms)."""
+    """Register the decorated rule for operators such as `aten.relu`.
+
+    It covers all overloads and the in-place form. Raise `ValueError` if an operator has a rule.
+    """
 
     def register(function: Rule) -> Rule:
         for family in families:
@@ -51,7 +54,11 @@ def rule(*families: str, linear: bool = False) -> Callable[[Rule], Rule]:
 
 
 def flops(*families: str) -> Callable[[Flops], Flops]:
-    """Register what these operators cost, counting a multiply-add as two."""
+    """Register the decorated function as the cost of operators; a multiply-add counts as two.
+
+    The function returns a list of `Term`s, which are added. Raise `ValueError` if an operator has a
+    cost.
+    """
 
     def register(function: Flops) -> Flops:
         for family in families:
@@ -64,52 +71,61 @@ def flops(*families: str) -> Callable[[Flops], Flops]:
 
 
 def apply_rule(op: Op, tensors: list[Tensor]) -> list[Labellings]:
-    """The layers of every output of the operator, by its rule or, without one, none."""
-    found = _find(op)
-    if found is None:
-        return _unknown(op, tensors)
-    function, op.linear = found
+    """Return the labellings of every output of the operator, and set `op.linear`.
+
+    Without a rule, or if the rule raises, the inputs are frozen and the outputs have no labels.
+    """
+    registered = _find(op)
+    if registered is None:
+        reason = f"{op.where} has no rule for its channels; add one with interpress.extend.rule"
+        return _unfollowed(op, tensors, reason)
+    function, op.linear = registered
     try:
         result: Any = function(op)
-    except Exception as problem:  # a rule that does not fit freezes, like no rule at all
+    except Exception as problem:  # a rule that cannot handle this call must not stop the analysis
         _LOG.warning("the rule for %s failed: %r", op.where, problem)
-        return _unknown(op, tensors)
+        return _unfollowed(op, tensors, f"the rule for {op.where} raised {type(problem).__name__}")
     return result if isinstance(result, list) else [result]
 
 
 def terms(op: Op) -> list[Term]:
-    """What the operator costs, as products of dims."""
+    """Return the cost of the operator as a sum of products of dims."""
     _load()
     function = _FLOPS.get(op.family) or _FLOPS.get(op.family.removesuffix("_"))
     return function(op) if function else []
 
 
 def families() -> list[str]:
-    """Every operator with a rule, sorted."""
+    """Return the names of all operators with a rule, sorted.
+
+    The special name `pointwise` stands for every operator that PyTorch tags as pointwise.
+    """
     _load()
     return sorted(_RULES)
 
 
 def _find(op: Op) -> tuple[Rule, bool] | None:
+    """Return the rule of the operator and whether it is linear, or None."""
     _load()
-    found = _RULES.get(op.family) or _RULES.get(op.family.removesuffix("_"))
-    if found is None and torch.Tag.pointwise in getattr(op.node.target, "tags", ()):
+    registered = _RULES.get(op.family) or _RULES.get(op.family.removesuffix("_"))
+    if registered is None and torch.Tag.pointwise in getattr(op.node.target, "tags", ()):
         return _RULES["pointwise"]
-    return found
+    return registered
 
 
-def _unknown(op: Op, tensors: list[Tensor]) -> list[Labellings]:
+def _unfollowed(op: Op, tensors: list[Tensor], reason: str) -> list[Labellings]:
+    """Freeze the inputs of an operator without a usable rule; return no labels for its outputs."""
     op.linear = False
     for value in op.inputs():
-        if value.weight:  # so that its channels are listed, with the reason
+        if value.weight:  # lists the channels of this weight as a space, with the reason
             op.trace.produced += [labelling.labels for labelling in value.channels()]
         for labelling in value.labellings:
-            op.trace.freeze(labelling.labels, f"{op.where} is an operator interpress does not know")
+            op.trace.freeze(labelling.labels, reason)
     return [() for _ in tensors]
 
 
 @cache
 def _load() -> None:
-    """Import every file of rules beside this one."""
+    """Import every file of rules in this package."""
     for module in pkgutil.iter_modules(interpress.ops.__path__):
         importlib.import_module(f"interpress.ops.{module.name}")

@@ -1,4 +1,4 @@
-"""Operators that rename dims and move none of the data between channels."""
+"""Operators that change the shape or the order of dims, but not the elements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interpress.ops.registry import rule
 
 
 def _resolve(sizes: Any, value: Value) -> tuple[int, ...]:
-    """Sizes with a -1 worked out."""
+    """Return the sizes with -1 replaced by the size that it stands for."""
     total, known = 1, 1
     for size in value.shape:
         total *= size
@@ -22,25 +22,25 @@ def _resolve(sizes: Any, value: Value) -> tuple[int, ...]:
 
 @rule("aten.view", "aten.reshape", "aten._unsafe_view", "aten._reshape_alias", linear=True)
 def reshape(op: Op) -> Labellings:
-    """Any change of shape that keeps the elements in order."""
+    """Follow a change of shape that keeps the elements in order."""
     value = op["self"]
     sizes = op.get("size", op.get("shape"))
-    if sizes is None:  # view.dtype reads the same bytes as other numbers
+    if sizes is None:  # the overload view.dtype, which reads the bytes as another dtype
         for labelling in value.labellings:
-            op.trace.freeze(labelling.labels, f"{op.where} reinterprets its bytes")
+            op.trace.freeze(labelling.labels, f"{op.where} reinterprets its bytes as another dtype")
         return ()
     return view(op, value, _resolve(sizes, value))
 
 
 @rule("aten.view_as", "aten.reshape_as", linear=True)
 def reshape_as(op: Op) -> Labellings:
-    """The shape of another value."""
+    """Follow a view with the shape of another value."""
     return view(op, op["self"], op["other"].shape)
 
 
 @rule("aten.flatten", linear=True)
 def flatten(op: Op) -> Labellings:
-    """A run of dims becomes one."""
+    """Follow consecutive dims that are merged into one."""
     value = op["self"]
     ndim = max(len(value.shape), 1)
     first, last = op["start_dim"] % ndim, op["end_dim"] % ndim
@@ -50,7 +50,7 @@ def flatten(op: Op) -> Labellings:
 
 @rule("aten.unflatten", linear=True)
 def unflatten(op: Op) -> Labellings:
-    """One dim becomes several."""
+    """Follow one dim that is split into several."""
     value = op["self"]
     dim = op["dim"] % len(value.shape)
     return view(
@@ -60,18 +60,18 @@ def unflatten(op: Op) -> Labellings:
 
 @rule("aten.squeeze", linear=True)
 def squeeze(op: Op) -> Labellings:
-    """Dims of size one vanish."""
+    """Follow the removal of dims of size one."""
     value = op["self"]
     ndim = len(value.shape)
     dim: Any = op.get("dim")
-    asked = range(ndim) if dim is None else (dim if isinstance(dim, list | tuple) else [dim])
-    gone = {d % ndim for d in asked if value.shape[d] == 1} if ndim else set()
-    return view(op, value, [size for d, size in enumerate(value.shape) if d not in gone])
+    candidates = range(ndim) if dim is None else _listed(dim)
+    removed = {d % ndim for d in candidates if value.shape[d] == 1} if ndim else set()
+    return view(op, value, [size for d, size in enumerate(value.shape) if d not in removed])
 
 
 @rule("aten.unsqueeze", linear=True)
 def unsqueeze(op: Op) -> Labellings:
-    """A dim of size one appears."""
+    """Follow the insertion of a dim of size one."""
     value = op["self"]
     dim = op["dim"] % (len(value.shape) + 1)
     return view(op, value, (*value.shape[:dim], 1, *value.shape[dim:]))
@@ -85,13 +85,13 @@ def _permuted(value: Value, order: list[int]) -> Labellings:
 
 @rule("aten.permute", linear=True)
 def permute(op: Op) -> Labellings:
-    """Dims in another order."""
+    """Follow dims in another order."""
     return _permuted(op["self"], [d % len(op["self"].shape) for d in op["dims"]])
 
 
 @rule("aten.transpose", "aten.swapaxes", "aten.swapdims", linear=True)
 def transpose(op: Op) -> Labellings:
-    """Two dims change places."""
+    """Follow two dims that are swapped."""
     value = op["self"]
     ndim = len(value.shape)
     first = op.get("dim0", op.get("axis0")) % ndim
@@ -103,7 +103,7 @@ def transpose(op: Op) -> Labellings:
 
 @rule("aten.t", "aten.numpy_T", "aten.mT", "aten.matrix_H", "aten.adjoint", "aten.mH", linear=True)
 def transposed(op: Op) -> Labellings:
-    """The last two dims change places (all of them for `.T`)."""
+    """Follow the transpose: the last two dims are swapped (`.T` reverses all dims)."""
     value = op.inputs()[0]
     ndim = len(value.shape)
     if ndim < 2:
@@ -115,13 +115,13 @@ def transposed(op: Op) -> Labellings:
 
 @rule("aten.movedim", "aten.moveaxis", linear=True)
 def movedim(op: Op) -> Labellings:
-    """Dims moved to other places."""
+    """Follow dims that are moved to other positions."""
     value = op["self"]
     ndim = len(value.shape)
     source, target = ([d % ndim for d in _listed(op[name])] for name in ("source", "destination"))
-    rest = [d for d in range(ndim) if d not in source]
-    placed = dict(zip(target, source, strict=True))
-    order = [placed[d] if d in placed else rest.pop(0) for d in range(ndim)]
+    unmoved = [d for d in range(ndim) if d not in source]
+    source_of = dict(zip(target, source, strict=True))
+    order = [source_of[d] if d in source_of else unmoved.pop(0) for d in range(ndim)]
     return _permuted(value, order)
 
 
@@ -131,7 +131,7 @@ def _listed(dims: Any) -> list[int]:
 
 @rule("aten.expand", "aten.expand_as", "aten.broadcast_to", linear=True)
 def expand(op: Op) -> Labellings:
-    """Dims of size one repeated without copying."""
+    """Follow dims of size one that are repeated without copying."""
     value = op["self"]
     ndim = len(op["other"].shape if op.family == "aten.expand_as" else op["size"])
     return tidy([labelling.moved(along(labelling.labels, ndim)) for labelling in value.labellings])

@@ -1,1 +1,1 @@
-""""""
+"""Least-squares refit of a smaller network towards the original's activations."""

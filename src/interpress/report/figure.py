@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from interpress.errors import InterpressError
+from interpress.pipeline.outcome import Outcome
 from interpress.report.content import predicted_agreement
 
-if TYPE_CHECKING:
-    from interpress.result import Result
 
-
-def figure_of(result: Result) -> Any:
+def figure_of(outcome: Outcome) -> Any:
     """Predicted agreement against FLOPs, with the result that was measured."""
     try:
         import plotly.graph_objects as go
@@ -19,20 +17,20 @@ def figure_of(result: Result) -> Any:
         raise InterpressError(
             "plot() needs plotly: pip install 'interpress[report]'; report() needs nothing"
         ) from error
-    points = result.curve
-    shares = predicted_agreement(result, points)
+    points = outcome.curve
+    shares = predicted_agreement(outcome, points)
     known = shares[0] is not None
     values = [100 * s for s in shares if s is not None] if known else [p.loss for p in points]
     figure = go.Figure()
     figure.add_scatter(
         x=[100 * point.flops for point in points], y=values, name="predicted", mode="lines"
     )
-    own = 100 * float(result.agreement or 0) if known else result.point.loss
+    own = 100 * float(outcome.agreement or 0) if known else outcome.point.loss
     figure.add_scatter(
-        x=[100 * result.flops], y=[own], name="this result", mode="markers", marker={"size": 12}
+        x=[100 * outcome.flops], y=[own], name="this result", mode="markers", marker={"size": 12}
     )
     figure.update_layout(
-        title=f"{result.method.name}, asked for {result.budget}",
+        title=f"{outcome.method.name}, asked for {outcome.budget}",
         xaxis_title="FLOPs left, %",
         yaxis_title="agreement, %" if known else "predicted loss",
         template="plotly_white",

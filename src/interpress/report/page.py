@@ -6,20 +6,18 @@ import html
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from interpress.pipeline.outcome import Outcome
 from interpress.report.content import content_of
-
-if TYPE_CHECKING:
-    from interpress.result import Result
 
 _TEMPLATE = Path(__file__).parents[1] / "assets" / "report.html"
 _PLACE = "/*CONTENT*/null"
 
 
-def report_page(result: Result, evaluation: Any = None) -> str:
+def report_page(outcome: Outcome, evaluation: Any = None) -> str:
     """One self-contained HTML document."""
-    return page_of(content_of(result, evaluation))
+    return page_of(content_of(outcome, evaluation))
 
 
 def page_of(content: dict[str, Any]) -> str:
@@ -31,13 +29,13 @@ def page_of(content: dict[str, Any]) -> str:
     return template.replace("{{TITLE}}", title).replace(_PLACE, safe)
 
 
-def html_tables(result: Result) -> str:
+def html_tables(outcome: Outcome) -> str:
     """What a notebook shows for a result."""
     rows = [
         (label, f"{a:,}", f"{b:,}", f"{b / a:.1%}")
         for label, a, b in (
-            ("FLOPs per example", result.before.flops, result.after.flops),
-            ("parameters", result.before.parameters, result.after.parameters),
+            ("FLOPs per example", outcome.before.flops, outcome.after.flops),
+            ("parameters", outcome.before.parameters, outcome.after.parameters),
         )
     ]
     head = _table(("", "original", "smaller", "left"), rows)
@@ -45,14 +43,16 @@ def html_tables(result: Result) -> str:
         ("space", "before", "after", "error", "over SVD"),
         [
             (row.name, str(row.before), str(row.after), f"{row.error:.1%}", f"{row.ratio:.2f}")
-            for row in result.plan
+            for row in outcome.plan
         ],
     )
     found = (
-        "" if result.agreement is None else f"<p>held-out: {html.escape(str(result.agreement))}</p>"
+        ""
+        if outcome.agreement is None
+        else f"<p>held-out: {html.escape(str(outcome.agreement))}</p>"
     )
-    title = html.escape(f"{result.method.name}, asked for {result.budget}")
-    folded = f"<details><summary>{len(result.plan)} spaces</summary>{spaces}</details>"
+    title = html.escape(f"{outcome.method.name}, asked for {outcome.budget}")
+    folded = f"<details><summary>{len(outcome.plan)} spaces</summary>{spaces}</details>"
     return f"<p><b>{title}</b></p>{head}{found}{folded}"
 
 

@@ -1,4 +1,4 @@
-"""What single channels contribute to the outputs of the layer that reads them, on some examples."""
+"""What single channels contribute to the outputs of their consumer, on a few examples."""
 
 from __future__ import annotations
 
@@ -6,40 +6,42 @@ import torch
 from torch import Tensor
 
 from interpress.graph.dense import sample_rows
-from interpress.selection.profile import Profile, TapSample
+from interpress.selection.activations import TapSample
+from interpress.selection.profile import Profile
 
-_PLACES = 16
+_POSITIONS = 16  # output positions per example, before rows are sampled from all of them
 
 
 def patches_and_weights(
-    look: TapSample, rows: int, generator: torch.Generator
+    sample: TapSample, rows: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor] | None:
-    """Rows of inputs (rows, columns, taps) and the weights (outputs, columns, taps) of a reader.
+    """Return inputs (rows, columns, kernel) and weights (outputs, columns, kernel) of a consumer.
 
-    None where the reader is not one dense layer that sees every column once.
+    None if the consumer is not one dense layer that reads every column once.
     """
-    dense, weight = look.dense, look.weight
+    dense, weight = sample.dense, sample.weight
     if dense is None or weight is None or dense.groups > 1:
         return None
-    column = look.tap.absorbers[0].column
+    column = sample.tap.absorbers[0].column
     if column.ndim > 1 or bool((column < 0).any()):
         return None
-    # places are shared by the examples of a batch: many of them, then some rows of all
-    at = dense.positions(look.operand, max(rows, _PLACES * len(look.operand)), generator)
-    X = dense.inputs(look.operand, at)[:, 0].float()
+    # all examples of a batch share positions, so take many positions and then sample rows
+    wanted = max(rows, _POSITIONS * len(sample.operand))
+    at = dense.positions(sample.operand, wanted, generator)
+    X = dense.inputs(sample.operand, at)[:, 0].float()
     W = weight.detach().float().flatten(1)
-    per_entry = W.shape[1] // len(column)
+    shape = (len(column), W.shape[1] // len(column))
     order = torch.argsort(column, stable=True).to(X.device)  # entries of a column side by side
-    shape = (len(column), per_entry)
-    X = X.reshape(-1, *shape)[:, order].reshape(len(X), look.tap.size, -1)
-    W = W.reshape(-1, *shape)[:, order].reshape(len(W), look.tap.size, -1)
-    keep = sample_rows(len(X), rows, generator)
-    return (X if keep is None else X[keep.to(X.device)]), W
+    X = X.reshape(-1, *shape)[:, order].reshape(len(X), sample.tap.size, -1)
+    W = W.reshape(-1, *shape)[:, order].reshape(len(W), sample.tap.size, -1)
+    kept = sample_rows(len(X), rows, generator)
+    return (X if kept is None else X[kept.to(X.device)]), W
 
 
-def summed_by_unit(values: Tensor, look: TapSample, profile: Profile) -> Tensor:
-    """(..., columns) as (..., units): what belongs to one unit added up."""
-    units = look.units(profile.space)
-    mine = torch.nonzero(units >= 0).reshape(-1)
+def summed_by_unit(values: Tensor, sample: TapSample, profile: Profile) -> Tensor:
+    """Return (..., units) from (..., columns): the sum over the columns of each unit."""
+    units = sample.units(profile.space)
+    columns = torch.nonzero(units >= 0).reshape(-1)
     total = values.new_zeros(*values.shape[:-1], profile.space.size)
-    return total.index_add_(-1, units[mine].to(values.device), values[..., mine.to(values.device)])
+    index = columns.to(values.device)
+    return total.index_add_(-1, units[columns].to(values.device), values[..., index])

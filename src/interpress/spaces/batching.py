@@ -1,8 +1,4 @@
-"""How many examples to run at once.
-
-On a CPU, so few that the allocator hands out memory again that was used before: fresh memory comes
-from the system page by page, which can cost as much as the layer that writes into it.
-"""
+"""Choose how many examples to run at once."""
 
 from __future__ import annotations
 
@@ -10,19 +6,22 @@ import torch
 
 from interpress.spaces.spaces import Spaces
 
-_REUSED = 2**24  # bytes of a value, up to which its memory is kept for the next one
-_FEWEST = 16  # examples; products of fewer rows are slow, and that is worse
+# Bytes of the largest value of a batch. The CPU allocator reuses the memory of smaller values.
+# Larger ones get new pages from the system, which can cost as much time as the layer itself.
+_REUSED_BYTES = 2**24
+# Smallest batch: matrix products with fewer rows lose more time than the reused memory saves.
+_FEWEST_EXAMPLES = 16
 
 
 def examples_per_batch(spaces: Spaces, device: torch.device) -> int | None:
-    """Examples in a batch; None for any number."""
+    """Return the number of examples in a batch, or None if any number is fine."""
     if device.type != "cpu":
         return None
     largest = max(1, spaces.cost.largest_activation() // captured_examples(spaces))
-    return max(_FEWEST, _REUSED // largest)
+    return max(_FEWEST_EXAMPLES, _REUSED_BYTES // largest)
 
 
 def captured_examples(spaces: Spaces) -> int:
-    """How many examples the cost model counts."""
+    """Return the number of examples that `spaces.cost` counts."""
     sizes = [tensor.shape[0] for tensor in spaces.program.example.tensors() if tensor.ndim]
     return max(1, sizes[0] // 2 if spaces.program.doubled else sizes[0])

@@ -1,4 +1,4 @@
-"""One channel space: channels of a network that can only be kept or dropped together."""
+"""One channel space: a set of channels of which some are kept and the others removed."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from interpress.errors import ArgumentError
 
 @dataclass(frozen=True, eq=False)
 class ChannelSpace:
-    """A set of channels that live in the same tensors everywhere.
+    """A set of channels that occur in the same tensors.
 
-    `size` channels; any multiple of `step` may stay, the same share of every cell (a head, a
-    group of a convolution). A frozen space may not shrink; `frozen` says why.
+    Any multiple of `step` of the `size` channels may be kept, the same share of every cell (a
+    head, or a group of a convolution). A frozen space cannot shrink; `frozen` is the reason.
     """
 
     name: str
     size: int
     cells: Tensor
-    """Per channel, its cell. Cells shrink by the same share."""
+    """Per channel, its cell. All cells keep the same share of their channels."""
     step: int
     heads: bool = False
-    """Whether its members are whole attention heads rather than single channels."""
+    """Whether the members are whole attention heads instead of single channels."""
     producers: tuple[str, ...] = ()
     carriers: tuple[str, ...] = ()
     consumers: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class ChannelSpace:
     frozen: str | None = None
 
     def widths(self) -> range:
-        """The widths this space can have, smallest first."""
+        """Return the numbers of channels that may be kept, smallest first."""
         return (
             range(self.size, self.size + 1)
             if self.frozen
@@ -43,42 +43,57 @@ class ChannelSpace:
         )
 
     def check(self, kept: Tensor | Sequence[int]) -> Tensor:
-        """`kept` as sorted indices, or an error that says what is wrong with it."""
-        where = f"space {self.name!r}"
-        given = torch.as_tensor(kept).reshape(-1).cpu()
-        if given.dtype == torch.bool and given.numel() == self.size:
-            given = torch.nonzero(given).reshape(-1)
-        if given.numel() and (given.is_floating_point() or given.dtype == torch.bool):
+        """Return `kept` (indices or a mask) as sorted indices, or raise an error."""
+        index = self._as_indices(kept)
+        ordered = self._check_range(index)
+        self._check_cells(ordered)
+        return ordered
+
+    @property
+    def _title(self) -> str:
+        return f"space {self.name!r}"
+
+    def _as_indices(self, kept: Tensor | Sequence[int]) -> Tensor:
+        values = torch.as_tensor(kept).reshape(-1).cpu()
+        if values.dtype == torch.bool and values.numel() == self.size:
+            values = torch.nonzero(values).reshape(-1)
+        if values.numel() and (values.is_floating_point() or values.dtype == torch.bool):
             raise ArgumentError(
-                f"{where}: kept is {given.dtype} of {given.numel()}; pass whole numbers, or a mask "
-                f"of {self.size}"
+                f"{self._title}: kept has {values.numel()} values of {values.dtype}; pass the "
+                f"indices of the channels to keep, or a boolean mask of length {self.size}"
             )
-        index = given.long()
+        return values.long()
+
+    def _check_range(self, index: Tensor) -> Tensor:
+        """Return the indices sorted. Each must exist and be given once."""
         if index.numel() == 0:
-            raise ArgumentError(f"{where}: nothing is kept; keep at least {self.step} channels")
+            raise ArgumentError(f"{self._title}: kept is empty; keep at least {self.step} channels")
         if int(index.min()) < 0 or int(index.max()) >= self.size:
             bad = int(index.min()) if int(index.min()) < 0 else int(index.max())
             raise ArgumentError(
-                f"{where}: channel {bad} does not exist; it has {self.size}, numbered from 0"
+                f"{self._title}: channel {bad} does not exist; pass channels from 0 to "
+                f"{self.size - 1}"
             )
         ordered = index.unique()
         if ordered.numel() != index.numel():
-            raise ArgumentError(f"{where}: a channel is kept twice; name every channel once")
+            raise ArgumentError(f"{self._title}: kept repeats a channel; give every channel once")
         if self.frozen and ordered.numel() < self.size:
-            raise ArgumentError(f"{where} is frozen: {self.frozen}; leave it out of the plan")
-        full = torch.bincount(self.cells)
-        have = torch.bincount(self.cells[ordered], minlength=len(full))
-        if bool((have * self.size != full * ordered.numel()).any()):
-            raise ArgumentError(
-                f"{where}: its {len(full)} cells must keep the same share, got "
-                f"{have.tolist()} of {full.tolist()}; keep a multiple of {self.step} channels, "
-                "equally many in every cell"
-            )
+            raise ArgumentError(f"{self._title} is frozen: {self.frozen}; leave it out of kept")
         return ordered
+
+    def _check_cells(self, kept: Tensor) -> None:
+        sizes = torch.bincount(self.cells)
+        kept_sizes = torch.bincount(self.cells[kept], minlength=len(sizes))
+        if bool((kept_sizes * self.size != sizes * kept.numel()).any()):
+            raise ArgumentError(
+                f"{self._title}: its {len(sizes)} cells must keep the same share, but they keep "
+                f"{kept_sizes.tolist()} of {sizes.tolist()} channels; keep a multiple of "
+                f"{self.step} channels, the same share of every cell"
+            )
 
 
 def union(first: ChannelSpace, second: ChannelSpace) -> ChannelSpace:
-    """Return one space with the channels of both, which can only shrink alike."""
+    """Return one space with the channels of both, which then keep the same share."""
     cells = torch.cat([first.cells, second.cells + int(first.cells.max()) + 1])
     size = first.size + second.size
     roles: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""From labels that are the same to channels: connected components of what the rules united."""
+"""Merge labels into channels: connected components of the labels that operators united."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from interpress.labels.trace import Grid, Trace
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """The channel of every label, at two grains.
+    """The class of every label, at two levels. A class is a number.
 
-    `fine` unites only what operators united. `channel` also unites the members of slabs that can
-    only leave as a whole, such as one dimension of all heads that share a scale.
+    `fine` unites the labels that operators united. `channel` also unites the members of every slab
+    that can only be removed as a whole, such as one dim of all heads if the heads share a scale.
     """
 
     fine: Tensor
@@ -29,49 +29,52 @@ class Classes:
 
 
 def classify(trace: Trace) -> Classes:
-    """The components of the trace's labels."""
+    """Return the classes of the trace's labels."""
     is_slab = torch.zeros(trace.size, dtype=torch.bool)
-    for ids in trace.slab_ids:
-        is_slab[ids] = True
+    for labels in trace.slab_ids:
+        is_slab[labels] = True
     edges = [(a, b) for a, b in trace.same if a.numel()]
     fine = _components(trace.size, edges)
     channel = fine
-    united: dict[int, tuple[Tensor, Tensor]] = {}
-    while True:
-        whole = _attached(trace, channel, is_slab)
+    slab_edges: dict[int, tuple[Tensor, Tensor]] = {}
+    while True:  # uniting one slab can force another to be removed as a whole
+        whole = _removed_whole(trace, channel, is_slab)
         parallel = torch.zeros_like(whole)
         for labels in trace.parallel:
             parallel[channel[labels.reshape(-1)]] = True
-        before = len(united)
+        before = len(slab_edges)
         for number, grid in enumerate(trace.grids):
-            slab = _leaving_whole(grid, channel, whole, parallel)
-            if slab is not None and number not in united:
+            slab = _slab_removed_whole(grid, channel, whole, parallel)
+            if slab is not None and number not in slab_edges:
                 joint, label = torch.broadcast_tensors(grid.joint, slab.labels)
-                united[number] = (joint.reshape(-1), label.reshape(-1))
-        if len(united) == before:
+                slab_edges[number] = (joint.reshape(-1), label.reshape(-1))
+        if len(slab_edges) == before:
             return Classes(fine, channel, is_slab)
-        channel = _components(trace.size, edges + list(united.values()))
+        channel = _components(trace.size, edges + list(slab_edges.values()))
 
 
-def _leaving_whole(
+def _slab_removed_whole(
     grid: Grid, channel: Tensor, whole: Tensor, parallel: Tensor
 ) -> Labelling | None:
-    """The slab of a grid whose members can only leave together, if there is one.
+    """Return the slabs of a grid whose members can only be removed together, if there are any.
 
-    Usually single channels leave along the innermost dim. Where that dim numbers heads, as in
-    `(dims, heads)`, only whole slabs of another dim can.
+    Single channels can usually be removed along the innermost dim. If that dim indexes heads, as
+    in `(dims, heads)`, only whole slabs of another dim can be removed.
     """
     inner = next((slab for slab in grid.slabs if slab.inner), None)
     if inner is None:
         return None
     if not bool(parallel[channel[inner.labels]].any()):
         return inner if bool(whole[channel[inner.labels]].any()) else None
-    others = [s for s in grid.slabs if not bool(parallel[channel[s.labels]].any())]
-    return others[-1] if others else None
+    not_parallel = [s for s in grid.slabs if not bool(parallel[channel[s.labels]].any())]
+    return not_parallel[-1] if not_parallel else None
 
 
-def _attached(trace: Trace, channel: Tensor, is_slab: Tensor) -> Tensor:
-    """Per class, whether its slabs may only leave whole: something else is tied to them."""
+def _removed_whole(trace: Trace, channel: Tensor, is_slab: Tensor) -> Tensor:
+    """Return, per class, whether its slabs can only be removed as a whole.
+
+    That is so if the class has a label that is not a slab, or if an operator said so.
+    """
     whole = torch.zeros(int(channel.max()) + 1, dtype=torch.bool)
     whole[channel[1:][~is_slab[1:]]] = True
     for labels in [*trace.attached, *(labels for labels, _ in trace.frozen)]:
@@ -80,10 +83,12 @@ def _attached(trace: Trace, channel: Tensor, is_slab: Tensor) -> Tensor:
 
 
 def _components(size: int, edges: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Return the connected component of each of `size` labels."""
     if not edges:
         return torch.arange(size)
     rows = torch.cat([a for a, _ in edges]).numpy()
-    cols = torch.cat([b for _, b in edges]).numpy()
-    program = coo_matrix((np.ones(len(rows), dtype=np.int8), (rows, cols)), shape=(size, size))
-    _, component = connected_components(program, directed=False)
+    columns = torch.cat([b for _, b in edges]).numpy()
+    values = np.ones(len(rows), dtype=np.int8)
+    adjacency = coo_matrix((values, (rows, columns)), shape=(size, size))
+    _, component = connected_components(adjacency, directed=False)
     return torch.from_numpy(component.astype(np.int64))

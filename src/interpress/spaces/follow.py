@@ -16,27 +16,23 @@ from interpress.ops.registry import apply_rule
 
 
 def follow(program: Program) -> Trace:
-    """Run the graph on its example and label every value."""
+    """Run the program on its example and return the labels of every value."""
     trace = Trace(program)
     values: dict[fx.Node, Any] = {}
     parameters = program.parameters()
 
-    def see(node: fx.Node, result: Any) -> None:
+    def label(node: fx.Node, result: Any) -> None:
         if node.op == "placeholder":
-            values[node] = _placeholder(trace, node, result, parameters)
+            values[node] = _label_placeholder(trace, node, result, parameters)
         elif node.op == "call_function":
-            values[node] = _operator(trace, node, result, values)
+            values[node] = _label_operator(trace, node, result, values)
         else:
-            values[node] = _plain(result)
+            values[node] = _without_labels(result)
 
-    trace.finite = not any(
-        t.is_floating_point() and bool(t.isnan().any()) for t in Executor(program).run(after=see)
-    )
-    output = program.nodes[-1]
-    leaves = pytree.tree_leaves(
-        fx.node.map_arg(output.args[0], values.__getitem__), is_leaf=is_value
-    )
-    for value in leaves:
+    outputs = Executor(program).run(after=label)
+    trace.finite = not any(t.is_floating_point() and bool(t.isnan().any()) for t in outputs)
+    output_values = fx.node.map_arg(program.nodes[-1].args[0], values.__getitem__)
+    for value in pytree.tree_leaves(output_values, is_leaf=is_value):
         if is_value(value):
             trace.outputs.append(value)
             for labelling in value.labellings:
@@ -44,12 +40,15 @@ def follow(program: Program) -> Trace:
     return trace
 
 
-def _placeholder(trace: Trace, node: fx.Node, tensor: Any, parameters: dict[str, Tensor]) -> Any:
+def _label_placeholder(
+    trace: Trace, node: fx.Node, tensor: Any, parameters: dict[str, Tensor]
+) -> Any:
+    """Return the value of a placeholder. A weight gets new labels for each of its dims."""
     name = trace.program.weights.get(captured_name(node))
     if name is None:
-        value = _plain(tensor)
+        value = _without_labels(tensor)
         if isinstance(value, Value):
-            (value.varying,) = _varying(node, 1)
+            (value.varying,) = _varying_dims(node, 1)
         return value
     if name not in trace.weights:
         shape = tuple(parameters[name].shape)
@@ -59,29 +58,30 @@ def _placeholder(trace: Trace, node: fx.Node, tensor: Any, parameters: dict[str,
     return trace.weights[name]
 
 
-def _operator(trace: Trace, node: fx.Node, result: Any, values: dict[fx.Node, Any]) -> Any:
+def _label_operator(trace: Trace, node: fx.Node, result: Any, values: dict[fx.Node, Any]) -> Any:
+    """Return the result of an operator with tensors replaced by labelled values."""
     tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
     if not tensors:
         return result
     arguments: Any = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
     args, kwargs = arguments
-    op = Op(node, _bind(node, args, kwargs), trace)
+    op = Op(node, _arguments_by_name(node, args, kwargs), trace)
     if node.target is operator.getitem:
-        values_of, index = args
-        return values_of[index]
+        sequence, index = args
+        return sequence[index]
     trace.ops.append(op)
-    labellings = apply_rule(op, tensors)
-    varying = _varying(node, len(tensors))
+    labellings_by_output = apply_rule(op, tensors)
+    varying = _varying_dims(node, len(tensors))
     op.outputs = [
-        Value(tuple(t.shape), tidy(own), op=op, itemsize=t.element_size(), varying=dims)
-        for t, own, dims in zip(tensors, labellings, varying, strict=True)
+        Value(tuple(t.shape), tidy(labellings), op=op, itemsize=t.element_size(), varying=dims)
+        for t, labellings, dims in zip(tensors, labellings_by_output, varying, strict=True)
     ]
     outputs = iter(op.outputs)
     return pytree.tree_map(lambda leaf: next(outputs) if isinstance(leaf, Tensor) else leaf, result)
 
 
-def _varying(node: fx.Node, count: int) -> list[frozenset[int]]:
-    """Per output, the dims that torch.export left open."""
+def _varying_dims(node: fx.Node, count: int) -> list[frozenset[int]]:
+    """Return, for each of `count` outputs, the dims whose size torch.export left open."""
     recorded = pytree.tree_leaves(node.meta.get("val"))
     shapes = [tuple(leaf.shape) for leaf in recorded if isinstance(leaf, Tensor)]
     if len(shapes) != count:
@@ -89,7 +89,8 @@ def _varying(node: fx.Node, count: int) -> list[frozenset[int]]:
     return [frozenset(d for d, n in enumerate(s) if fixed_size(n) is None) for s in shapes]
 
 
-def _bind(node: fx.Node, args: Any, kwargs: Any) -> dict[str, Any]:
+def _arguments_by_name(node: fx.Node, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return all arguments by name, defaults included. Without a schema, names are positions."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         return {str(index): arg for index, arg in enumerate(args)} | dict(kwargs)
@@ -98,8 +99,8 @@ def _bind(node: fx.Node, args: Any, kwargs: Any) -> dict[str, Any]:
     return defaults | dict(zip(names, args, strict=False)) | dict(kwargs)
 
 
-def _plain(result: Any) -> Any:
-    """Values of a graph input or constant: no channel of any weight."""
+def _without_labels(result: Any) -> Any:
+    """Return an input or constant of the program as values that belong to no channel."""
     return pytree.tree_map(
         lambda leaf: (
             Value(tuple(leaf.shape), itemsize=leaf.element_size())

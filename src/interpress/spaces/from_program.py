@@ -1,4 +1,7 @@
-"""From a captured program to its channel spaces, as far as the operators alone can tell."""
+"""Find the channel spaces of a captured program, from its operators alone.
+
+Whether the model's Python code also runs with fewer channels is decided in `interpress.dryrun`.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +23,33 @@ from interpress.spaces.spaces import Spaces
 from interpress.spaces.tap_finder import TapFinder
 from interpress.spaces.taps import Tap
 
+_Roles = dict[str, dict[str, None]]
+"""Per role ("producer", "carrier", "consumer", "tap"), the names in it, in order."""
+
 
 def spaces_of(program: Program, exclude: Iterable[str] = ()) -> Spaces:
-    """The channel spaces of a captured graph, as the graph alone tells."""
+    """Return the channel spaces of a program; `exclude` names modules that must not change."""
     patterns = (exclude,) if isinstance(exclude, str) else tuple(exclude)
-    with torch.random.fork_rng():  # a forward may draw numbers; the user's stay as they were
+    with torch.random.fork_rng():  # the model may draw random numbers
         trace = follow(program)
-    _freeze_by_name(trace, patterns)
+    _freeze_excluded(trace, patterns)
     classes = classify(trace)
     finder = TapFinder(trace, classes)
     taps = finder.find()
     grouping = Grouping(trace, classes, taps, finder.problems)
     heads, slab_of = grouping.heads()
     drafts = sorted(
-        [*grouping.channels(), *heads], key=lambda d: grouping.first_label(d.classes[0])
+        [*grouping.channels(), *heads],
+        key=lambda draft: grouping.first_label(draft.classes[0]),
     )
     membership = membership_of(drafts, classes.channel, slab_of)
-    named = {tap.name: tap for tap in taps}
-    described = _describe(trace, drafts, membership, named)
-    return Spaces(program, trace, described, named, membership)
+    taps_by_name = {tap.name: tap for tap in taps}
+    spaces = _describe(trace, drafts, membership, taps_by_name)
+    return Spaces(program, trace, spaces, taps_by_name, membership)
 
 
-def _freeze_by_name(trace: Trace, patterns: tuple[str, ...]) -> None:
+def _freeze_excluded(trace: Trace, patterns: tuple[str, ...]) -> None:
+    """Freeze all weights that a pattern matches by any of their names."""
     model = trace.program.model
     modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
     tensors: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
@@ -60,7 +68,7 @@ def _freeze_by_name(trace: Trace, patterns: tuple[str, ...]) -> None:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """Whether a name, or a module above it, fits the pattern."""
+    """Return whether the pattern matches a name or a module that contains it."""
     parts = name.split(".")
     return any(
         fnmatch.fnmatchcase(".".join(parts[: end + 1]), pattern) for end in range(len(parts))
@@ -70,28 +78,8 @@ def _matches(name: str, pattern: str) -> bool:
 def _describe(
     trace: Trace, drafts: list[Draft], membership: Membership, taps: Mapping[str, Tap]
 ) -> tuple[ChannelSpace, ...]:
-    produced = torch.zeros(trace.size, dtype=torch.bool)
-    for labels in trace.produced:
-        produced[labels.reshape(-1)] = True
-    absorbing = {(a.weight, a.dim): a for tap in taps.values() for a in tap.absorbers}
-    roles: list[dict[str, dict[str, None]]] = [
-        {"producer": {}, "carrier": {}, "consumer": {}, "tap": {}} for _ in drafts
-    ]
-    for weight, value in trace.weights.items():
-        for labelling in value.channels():
-            labels = labelling.labels.reshape(-1)
-            absorber = absorbing.get((weight, labelling.support[-1]))
-            absorbs = absorber is not None
-            selects = absorber is None or bool((absorber.column < 0).any())
-            own = (["consumer"] if absorbs else []) + (
-                [] if not selects else ["producer" if bool(produced[labels].any()) else "carrier"]
-            )
-            for index in membership.spaces_in(labels):
-                for role in own:
-                    roles[index][role][weight] = None
-    for name, tap in taps.items():
-        for index in membership.spaces_in(tap.labels):
-            roles[index]["tap"][name] = None
+    """Return the drafts as channel spaces with names and roles."""
+    roles = _roles(trace, len(drafts), membership, taps)
     names = _names(drafts, roles)
     return tuple(
         ChannelSpace(
@@ -110,7 +98,35 @@ def _describe(
     )
 
 
-def _names(drafts: list[Draft], roles: list[dict[str, dict[str, None]]]) -> list[str]:
+def _roles(
+    trace: Trace, count: int, membership: Membership, taps: Mapping[str, Tap]
+) -> list[_Roles]:
+    """Return, for each of `count` spaces, its producers, carriers, consumers and taps."""
+    produced = torch.zeros(trace.size, dtype=torch.bool)
+    for labels in trace.produced:
+        produced[labels.reshape(-1)] = True
+    absorbers = {(a.weight, a.dim): a for tap in taps.values() for a in tap.absorbers}
+    roles: list[_Roles] = [
+        {"producer": {}, "carrier": {}, "consumer": {}, "tap": {}} for _ in range(count)
+    ]
+    for weight, value in trace.weights.items():
+        for labelling in value.channels():
+            labels = labelling.labels.reshape(-1)
+            absorber = absorbers.get((weight, labelling.support[-1]))
+            weight_roles = [] if absorber is None else ["consumer"]
+            if absorber is None or bool((absorber.column < 0).any()):  # some entries are selected
+                weight_roles.append("producer" if bool(produced[labels].any()) else "carrier")
+            for index in membership.spaces_in(labels):
+                for role in weight_roles:
+                    roles[index][role][weight] = None
+    for name, tap in taps.items():
+        for index in membership.spaces_in(tap.labels):
+            roles[index]["tap"][name] = None
+    return roles
+
+
+def _names(drafts: list[Draft], roles: list[_Roles]) -> list[str]:
+    """Name every space after the module of its first weight; number duplicates from `#2`."""
     names: list[str] = []
     for draft, role in zip(drafts, roles, strict=True):
         weight = next(iter([*role["producer"], *role["carrier"], *role["consumer"]]), "space")

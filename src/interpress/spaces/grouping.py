@@ -1,4 +1,4 @@
-"""From channels to spaces: which channels form one space, and in which blocks they must leave."""
+"""Group channels into spaces, and divide each space into cells."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from interpress.labels.trace import Trace
 from interpress.spaces.classes import Classes
 from interpress.spaces.taps import Tap
 
+_Constraint = tuple[Tensor, str]
+"""Classes as (blocks, members), and the operator for which all blocks keep equally many."""
+
 
 @dataclass
 class Draft:
-    """A space in the making: its channels (classes), their cells, and a reason if frozen."""
+    """A space before it is described: its channels (classes), their cells, a reason if frozen."""
 
     classes: list[int]
     frozen: str | None = None
@@ -26,49 +30,54 @@ class Draft:
 
     @property
     def step(self) -> int:
-        """The smallest number of channels that can leave together: the same share of every cell."""
+        """The fewest channels that can be removed: the same share of every cell."""
         sizes = np.bincount(self.cells) if self.cells else np.array([len(self.classes)])
         return len(self.classes) // math.gcd(*sizes.tolist())
 
 
 @dataclass(eq=False)
 class Grouping:
-    """Collects what is known per class, then forms groups."""
+    """Forms spaces from classes of labels.
+
+    `signature` has the same number for classes that occur in the same weights, along the same
+    dims, equally often. `relevant` marks classes that a product makes or reads. `reasons` says why
+    a class is frozen.
+    """
 
     trace: Trace
     classes: Classes
     taps: list[Tap]
     problems: list[tuple[Tensor, str]]
+    """Labels that cannot be removed alone, and why; see `TapFinder.problems`."""
 
     def __post_init__(self) -> None:
-        count = int(self.classes.channel.max()) + 1
-        rng = np.random.default_rng(0)
-        self.owner = _owners(self.trace)
-        keys = rng.integers(1, 2**62, size=int(self.owner.max()) + 2)
-        known = self.owner >= 0
         channel = self.classes.channel
-        self.signature = np.zeros(count, dtype=np.int64)
-        np.add.at(self.signature, channel[known].numpy(), keys[self.owner[known].numpy()])
-        self.reasons = self._reasons([*self.trace.frozen, *self.problems], channel)
+        count = int(channel.max()) + 1
+        self.signature = self._signatures(count)
+        self.reasons = _reasons_by_class([*self.trace.frozen, *self.problems], channel)
         self.relevant = torch.zeros(count, dtype=torch.bool)
-        touched = [labels.reshape(-1) for labels in self.trace.produced]
-        touched += [side.labels.reshape(-1) for read in self.trace.reads for side in read.sides]
-        for labels in touched:
+        product_labels = [labels.reshape(-1) for labels in self.trace.produced]
+        product_labels += [
+            side.labels.reshape(-1) for read in self.trace.reads for side in read.sides
+        ]
+        for labels in product_labels:
             self.relevant[channel[labels]] = True
         self.relevant[channel[0]] = False
         for labels in self.trace.parallel:
             self.relevant[channel[labels.reshape(-1)]] = False
 
-    @staticmethod
-    def _reasons(frozen: list[tuple[Tensor, str]], to: Tensor) -> dict[int, str]:
-        reasons: dict[int, str] = {}
-        for labels, reason in frozen:
-            for number in to[labels].unique().tolist():
-                reasons.setdefault(number, reason)
-        return reasons
+    def _signatures(self, count: int) -> NDArray[np.int64]:
+        """Return, per class, the sum of random numbers drawn for the dims of weights it is in."""
+        rng = np.random.default_rng(0)
+        owner = _owning_dims(self.trace)
+        keys = rng.integers(1, 2**62, size=int(owner.max()) + 2)
+        owned = owner >= 0
+        signature = np.zeros(count, dtype=np.int64)
+        np.add.at(signature, self.classes.channel[owned].numpy(), keys[owner[owned].numpy()])
+        return signature
 
     def channels(self) -> list[Draft]:
-        """Spaces of single channels."""
+        """Return the spaces of single channels."""
         groups: dict[tuple[int, str | None], Draft] = {}
         for number in torch.nonzero(self.relevant).reshape(-1).tolist():
             reason = self.reasons.get(number)
@@ -79,13 +88,16 @@ class Grouping:
             if len(draft.classes) == 1 and draft.frozen is None:
                 draft.frozen = "all its channels are tied to each other"
         constraints = self._constraints()
-        drafts = self._tie(drafts, constraints)
+        drafts = self._merge_unequal(drafts, constraints)
         for draft in drafts:
-            self._divide(draft, constraints)
+            self._divide_into_cells(draft, constraints)
         return drafts
 
-    def _constraints(self) -> list[tuple[Tensor, str]]:
-        """Blocks of classes that must keep equally many; a block of one class needs nothing."""
+    def _constraints(self) -> list[_Constraint]:
+        """Return the blocks that must keep equally many classes.
+
+        A constraint in which every block is a single class always holds and is left out.
+        """
         constraints = []
         for blocks, where in self.trace.balanced:
             numbers = self.classes.channel[blocks]
@@ -93,20 +105,22 @@ class Grouping:
                 constraints.append((numbers, where))
         return constraints
 
-    def _tie(self, drafts: list[Draft], constraints: list[tuple[Tensor, str]]) -> list[Draft]:
-        """Groups that make up for each other's share of a block become one space."""
+    def _merge_unequal(self, drafts: list[Draft], constraints: list[_Constraint]) -> list[Draft]:
+        """Merge spaces that fill the blocks of a constraint equally only together."""
         changed = True
         while changed:
             changed = False
-            home = {number: index for index, draft in enumerate(drafts) for number in draft.classes}
+            draft_of = {
+                number: index for index, draft in enumerate(drafts) for number in draft.classes
+            }
             for numbers, where in constraints:
-                uneven = _uneven(numbers, home)
+                uneven = _uneven(numbers, draft_of)
                 free = [index for index in uneven if index >= 0 and drafts[index].frozen is None]
                 if not free:
                     continue
-                if len(free) < len(uneven) or not _even_together(numbers, home, set(free)):
+                if len(free) < len(uneven) or not _even_together(numbers, draft_of, set(free)):
                     for index in free:
-                        drafts[index].frozen = f"its blocks in {where} cannot shrink alike"
+                        drafts[index].frozen = f"its blocks in {where} cannot keep the same share"
                     changed = True
                     continue
                 if len(free) > 1:
@@ -116,97 +130,116 @@ class Grouping:
                     break
         return drafts
 
-    def _divide(self, draft: Draft, constraints: list[tuple[Tensor, str]]) -> None:
-        """Number the cells: channels that play the same part in every constraint."""
+    def _divide_into_cells(self, draft: Draft, constraints: list[_Constraint]) -> None:
+        """Put channels that are in the same block of every constraint into one cell."""
         draft.classes.sort(key=self.first_label)
         if draft.frozen is not None:
             return
-        part = dict.fromkeys(draft.classes, 0)
+        blocks_key = dict.fromkeys(draft.classes, 0)  # the sum of random keys of its blocks
         rng = np.random.default_rng(1)
         for numbers, _ in constraints:
             keys = rng.integers(1, 2**40, size=len(numbers)).tolist()
-            mine = torch.isin(numbers, torch.tensor(draft.classes))
-            rows = torch.nonzero(mine)[:, 0].tolist()
-            for row, number in zip(rows, numbers[mine].tolist(), strict=True):
-                part[number] += keys[row]
-        cell = {value: index for index, value in enumerate(dict.fromkeys(part.values()))}
-        draft.cells = [cell[part[number]] for number in draft.classes]
+            in_draft = torch.isin(numbers, torch.tensor(draft.classes))
+            rows = torch.nonzero(in_draft)[:, 0].tolist()
+            for row, number in zip(rows, numbers[in_draft].tolist(), strict=True):
+                blocks_key[number] += keys[row]
+        cell = {key: index for index, key in enumerate(dict.fromkeys(blocks_key.values()))}
+        draft.cells = [cell[blocks_key[number]] for number in draft.classes]
         if draft.step == len(draft.classes) > 1:
             sizes = sorted(set(np.bincount(draft.cells).tolist()))
             named = " and ".join(str(size) for size in sizes[:3])
             draft.frozen = (
-                f"its {max(draft.cells) + 1} blocks of {named} channels cannot shrink alike"
+                f"its {max(draft.cells) + 1} blocks of {named} channels cannot keep the same share"
             )
 
     def first_label(self, number: int) -> int:
-        """The first label of a class, which says where in the model it begins."""
-        return int(self._firsts[number])
+        """Return the first label of a class, which says where in the model the class begins."""
+        return int(self._first_labels[number])
 
     @cached_property
-    def _firsts(self) -> Tensor:
-        """Per class, its first label."""
+    def _first_labels(self) -> Tensor:
         count = int(self.classes.channel.max()) + 1
-        firsts = torch.full((count,), self.trace.size)
+        first = torch.full((count,), self.trace.size)
         labels = torch.arange(self.trace.size)
-        return firsts.scatter_reduce_(0, self.classes.channel, labels, "amin")
+        return first.scatter_reduce_(0, self.classes.channel, labels, "amin")
 
     def heads(self) -> tuple[list[Draft], Tensor]:
-        """Spaces of whole slabs (attention heads), and per label the class of its slab or -1."""
+        """Return the spaces of attention heads, and per label the class of its head (or -1)."""
         channel, fine = self.classes.channel, self.classes.fine
-        units = {int(n) for labels in self.trace.parallel for n in channel[labels.reshape(-1)]}
-        slab_of = torch.full((int(fine.max()) + 1,), -1)
-        reasons: dict[int, str] = {n: self.reasons[n] for n in units if n in self.reasons}
-        fine_reasons = self._reasons(self.trace.frozen, fine)
+        heads = {int(n) for labels in self.trace.parallel for n in channel[labels.reshape(-1)]}
+        head_classes = torch.tensor(sorted(heads), dtype=torch.long)
+        reasons: dict[int, str] = {n: self.reasons[n] for n in heads if n in self.reasons}
+        head_of_class = self._heads_of_classes(head_classes, reasons)
+        frozen_classes = _reasons_by_class(self.trace.frozen, fine)
+        for number in torch.nonzero(head_of_class >= 0).reshape(-1).tolist():
+            if number in frozen_classes:
+                reasons.setdefault(int(head_of_class[number]), frozen_classes[number])
+        head_of_label = head_of_class[fine]
+        is_head = torch.isin(channel, head_classes)
+        head_of_label = torch.where(is_head, channel, head_of_label)
+        self._freeze_unabsorbed(head_of_label, reasons)
+        return self._head_drafts(reasons), head_of_label
+
+    def _heads_of_classes(self, head_classes: Tensor, reasons: dict[int, str]) -> Tensor:
+        """Return, per fine class, the class of the head it belongs to, or -1.
+
+        Heads that have a class in common get a reason to be frozen.
+        """
+        channel, fine = self.classes.channel, self.classes.fine
+        head_of_class = torch.full((int(fine.max()) + 1,), -1)
         for grid in self.trace.grids:
             for slab in grid.slabs:
                 joint, labels = torch.broadcast_tensors(grid.joint, slab.labels)
-                member, unit = fine[joint.reshape(-1)], channel[labels.reshape(-1)]
-                mine = torch.isin(unit, torch.tensor(sorted(units), dtype=torch.long))
-                member, unit = member[mine], unit[mine]
-                clash = (slab_of[member] >= 0) & (slab_of[member] != unit)
-                for number in unit[clash].unique().tolist():
+                member, head = fine[joint.reshape(-1)], channel[labels.reshape(-1)]
+                is_head = torch.isin(head, head_classes)
+                member, head = member[is_head], head[is_head]
+                clash = (head_of_class[member] >= 0) & (head_of_class[member] != head)
+                for number in head[clash].unique().tolist():
                     reasons.setdefault(number, "its heads share channels")
-                slab_of[member] = unit
-        for number in torch.nonzero(slab_of >= 0).reshape(-1).tolist():
-            if number in fine_reasons:
-                reasons.setdefault(int(slab_of[number]), fine_reasons[number])
-        labels_to_slab = slab_of[fine]
-        own = torch.isin(channel, torch.tensor(sorted(units), dtype=torch.long))
-        labels_to_slab = torch.where(own, channel, labels_to_slab)
-        self._unread_heads(labels_to_slab, reasons)
-        return self._head_drafts(reasons), labels_to_slab
+                head_of_class[member] = head
+        return head_of_class
 
-    def _unread_heads(self, slab_of: Tensor, reasons: dict[int, str]) -> None:
-        """Heads that a read adds up, where that read cannot absorb."""
+    def _freeze_unabsorbed(self, head_of_label: Tensor, reasons: dict[int, str]) -> None:
+        """Freeze heads that are summed by a read where no weight can absorb `T`."""
         tapped = {(site.op, site.argument) for tap in self.taps for site in tap.sites}
         for read in self.trace.reads:
             if any((read.op, side.argument) in tapped for side in read.sides):
                 continue
             for side in read.sides:
-                for row in slab_of[side.aligned]:
-                    several = row[row >= 0].unique().tolist()
-                    if len(several) > 1:
-                        for number in several:
+                for row in head_of_label[side.aligned]:
+                    summed_heads = row[row >= 0].unique().tolist()
+                    if len(summed_heads) > 1:
+                        for number in summed_heads:
                             reasons.setdefault(number, f"{read.op.where} cannot absorb T")
 
     def _head_drafts(self, reasons: dict[int, str]) -> list[Draft]:
+        """Return one draft per set of heads; sets that overlap are merged."""
         channel = self.classes.channel
         drafts: list[Draft] = []
         for labels in self.trace.parallel:
             numbers = set(channel[labels.reshape(-1)].tolist())
-            met = [draft for draft in drafts if numbers & set(draft.classes)]
+            overlapping = [draft for draft in drafts if numbers & set(draft.classes)]
             merged = sorted(
-                numbers.union(*(set(draft.classes) for draft in met)), key=self.first_label
+                numbers.union(*(set(draft.classes) for draft in overlapping)), key=self.first_label
             )
-            drafts = [draft for draft in drafts if draft not in met]
+            drafts = [draft for draft in drafts if draft not in overlapping]
             drafts.append(Draft(merged, heads=True, cells=[0] * len(merged)))
         for draft in drafts:
             draft.frozen = next((reasons[n] for n in draft.classes if n in reasons), None)
         return [draft for draft in drafts if len(draft.classes) > 1]
 
 
-def _owners(trace: Trace) -> Tensor:
-    """Per label, the number of the (weight, dim) it was born in, or -1."""
+def _reasons_by_class(frozen: list[tuple[Tensor, str]], class_of: Tensor) -> dict[int, str]:
+    """Return the first reason of every class that has a frozen label."""
+    reasons: dict[int, str] = {}
+    for labels, reason in frozen:
+        for number in class_of[labels].unique().tolist():
+            reasons.setdefault(number, reason)
+    return reasons
+
+
+def _owning_dims(trace: Trace) -> Tensor:
+    """Return, per label, the number of the weight's dim it was created for, or -1."""
     owner = torch.full((trace.size,), -1)
     number = 0
     for value in trace.weights.values():
@@ -216,19 +249,24 @@ def _owners(trace: Trace) -> Tensor:
     return owner
 
 
-def _counts(numbers: Tensor, home: dict[int, int]) -> dict[int, list[int]]:
-    """Per group (-1 for none), how many members each block has."""
+def _counts(numbers: Tensor, draft_of: dict[int, int]) -> dict[int, list[int]]:
+    """Return, per draft (-1 for none), its number of members in each block."""
     counts: dict[int, list[int]] = {}
     for row, block in enumerate(numbers.tolist()):
         for number in block:
-            counts.setdefault(home.get(number, -1), [0] * len(numbers))[row] += 1
+            counts.setdefault(draft_of.get(number, -1), [0] * len(numbers))[row] += 1
     return counts
 
 
-def _uneven(numbers: Tensor, home: dict[int, int]) -> list[int]:
-    return [index for index, own in _counts(numbers, home).items() if len(set(own)) > 1]
+def _uneven(numbers: Tensor, draft_of: dict[int, int]) -> list[int]:
+    """Return the drafts that do not have equally many members in all blocks."""
+    counts = _counts(numbers, draft_of)
+    return [index for index, per_block in counts.items() if len(set(per_block)) > 1]
 
 
-def _even_together(numbers: Tensor, home: dict[int, int], groups: set[int]) -> bool:
-    counts = [own for index, own in _counts(numbers, home).items() if index in groups]
+def _even_together(numbers: Tensor, draft_of: dict[int, int], group: set[int]) -> bool:
+    """Return whether some drafts together have equally many members in all blocks."""
+    counts = [
+        per_block for index, per_block in _counts(numbers, draft_of).items() if index in group
+    ]
     return len({sum(column) for column in zip(*counts, strict=True)}) == 1

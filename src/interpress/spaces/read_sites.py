@@ -1,4 +1,4 @@
-"""Where taps are read in a captured graph: finding and replacing the operand of a node."""
+"""Find and replace the operands of a program that are taps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interpress.spaces.taps import Site, Tap
 
 
 def by_node(taps: Iterable[Tap]) -> dict[fx.Node, list[tuple[Tap, Site]]]:
-    """The sites of some taps, by the node that reads them."""
+    """Return the sites of some taps, grouped by the node that reads them."""
     sites: dict[fx.Node, list[tuple[Tap, Site]]] = {}
     for tap in taps:
         for site in tap.sites:
@@ -19,29 +19,30 @@ def by_node(taps: Iterable[Tap]) -> dict[fx.Node, list[tuple[Tap, Site]]]:
     return sites
 
 
-def _place(node: fx.Node, site: Site) -> int | tuple[int, int]:
-    """Where an operand stands among a node's positional arguments."""
+def _position(node: fx.Node, site: Site) -> int | tuple[int, int]:
+    """Return the position of an operand among the arguments; for einsum, inside its list."""
     if site.op.family == "aten.einsum":
         return 1, int(site.argument)
     return [argument.name for argument in node.target._schema.arguments].index(site.argument)  # type: ignore[union-attr]
 
 
 def operand_of(node: fx.Node, args: Any, kwargs: Any, site: Site) -> Tensor:
-    """The value that a site reads, among the arguments of its node."""
+    """Return the operand that a site reads, from the arguments of its node."""
     if site.argument in kwargs:
         return kwargs[site.argument]
-    place = _place(node, site)
-    return args[place[0]][place[1]] if isinstance(place, tuple) else args[place]
+    position = _position(node, site)
+    return args[position[0]][position[1]] if isinstance(position, tuple) else args[position]
 
 
 def with_operand(node: fx.Node, args: Any, kwargs: Any, site: Site, value: Tensor) -> Any:
-    """The arguments with that value replaced."""
+    """Return the arguments `(args, kwargs)` with the operand of a site replaced."""
     if site.argument in kwargs:
         return args, {**kwargs, site.argument: value}
-    place = _place(node, site)
+    position = _position(node, site)
     changed = list(args)
-    if isinstance(place, tuple):
-        changed[place[0]] = [value if i == place[1] else t for i, t in enumerate(args[place[0]])]
+    if isinstance(position, tuple):
+        outer, inner = position
+        changed[outer] = [value if i == inner else t for i, t in enumerate(args[outer])]
     else:
-        changed[place] = value
+        changed[position] = value
     return tuple(changed), kwargs

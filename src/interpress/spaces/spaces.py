@@ -1,4 +1,4 @@
-"""All channel spaces of a network, with the program they were found in."""
+"""All channel spaces of a network, and the program they were found in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from interpress.spaces.taps import Tap
 
 @dataclass(frozen=True, eq=False)
 class Spaces(Sequence[ChannelSpace]):
-    """All channel spaces of a network, with the graph they were found in."""
+    """All channel spaces of a network, indexed by number or name. `print` shows them as a table."""
 
     program: Program
     trace: Trace
@@ -27,13 +27,14 @@ class Spaces(Sequence[ChannelSpace]):
     taps: Mapping[str, Tap]
     membership: Membership
     choices: Mapping[Any, Any] = field(default_factory=dict)
-    """Which size every attribute of the model's own modules follows; see `interpress.sizes`."""
+    """Per integer attribute of the model's modules, the size it follows; see
+    `interpress.surgery.size_attributes`."""
     rescaled: frozenset[str] = frozenset()
-    """Taps whose consumer's own code divides by the square root of the width it finds."""
+    """Taps whose consumer divides by the square root of the tap's actual width."""
 
     @cached_property
     def cost(self) -> CostModel:
-        """What the network costs at any widths."""
+        """The cost of the network at any widths."""
         return CostModel(self.program, self.trace, self.all, self.membership)
 
     def __len__(self) -> int:
@@ -57,7 +58,7 @@ class Spaces(Sequence[ChannelSpace]):
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Parameters that evaluation never touches; what only training runs is left as it is."""
+        """Names of parameters that are not used in evaluation mode. They are not changed."""
         used = {self.program.weight_name(node) for node in self.program.nodes if node.users}
         return tuple(name for name, _ in self.program.model.named_parameters() if name not in used)
 
@@ -68,11 +69,11 @@ class Spaces(Sequence[ChannelSpace]):
 
     @property
     def frozen(self) -> list[ChannelSpace]:
-        """The spaces that cannot, each with its reason."""
+        """The spaces that cannot lose channels. Each has a reason in its own `frozen`."""
         return [space for space in self.all if space.frozen is not None]
 
     def freeze(self, reasons: Mapping[str, str]) -> Spaces:
-        """The same spaces with more of them frozen."""
+        """Return the same spaces with the named ones frozen. An earlier reason is kept."""
         changed = tuple(
             replace(s, frozen=s.frozen or reasons[s.name]) if s.name in reasons else s
             for s in self.all
@@ -80,18 +81,18 @@ class Spaces(Sequence[ChannelSpace]):
         return replace(self, all=changed)
 
     def tied(self, names: Sequence[str]) -> Spaces:
-        """The same spaces with some made one, because they can only shrink alike."""
-        first, *rest = sorted(self.index(self[name]) for name in names if name in self.names)
+        """Return the spaces with the named ones merged, because they must keep the same share."""
+        first, *following = sorted(self.index(self[name]) for name in names if name in self.names)
         merged, membership, spaces = self.all[first], self.membership, list(self.all)
-        for index in reversed(rest):
-            other = spaces.pop(index)
+        for index in reversed(following):
+            absorbed = spaces.pop(index)
             membership = membership.joined(first, index, merged.size)
-            merged = union(merged, other)
+            merged = union(merged, absorbed)
         spaces[first] = merged
         return replace(self, all=tuple(spaces), membership=membership)
 
     def index(self, value: ChannelSpace, start: int = 0, stop: int | None = None) -> int:
-        """The place of a space."""
+        """Return the number of a space."""
         return self.names.index(value.name, start, stop or len(self.all))
 
     def __str__(self) -> str:

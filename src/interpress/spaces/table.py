@@ -1,4 +1,4 @@
-"""The channel spaces as a table that fits a terminal."""
+"""Show channel spaces as a table that fits a terminal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from interpress.spaces.cost import CostModel
 def render(
     spaces: Sequence[ChannelSpace], cost: CostModel, unused: Sequence[str], width: int = 80
 ) -> str:
-    """Every space: its size, its share of the FLOPs, who makes and reads it or why it is frozen."""
-    frozen = [space for space in spaces if space.frozen]
+    """Return a table of all spaces, with a summary below it.
+
+    A row has the size of a space, the share of FLOPs that depends on it, the modules that make and
+    read it, or the reason why it is frozen.
+    """
     table = Table(box=None, padding=(0, 1), expand=True, show_edge=False)
     table.add_column("space", overflow="fold", ratio=3)
     table.add_column("size", justify="right", no_wrap=True)
@@ -25,23 +28,28 @@ def render(
     table.add_column("read by, or why it is frozen", overflow="fold", ratio=5)
     for space in spaces:
         table.add_row(*_row(space, cost), style="dim" if space.frozen else "")
-    whole = cost()
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=width, force_terminal=False, color_system=None)
+    console.print(table)
+    console.print(_summary(spaces, cost, unused), soft_wrap=False)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip().splitlines())
+
+
+def _summary(spaces: Sequence[ChannelSpace], cost: CostModel, unused: Sequence[str]) -> str:
+    frozen = sum(1 for space in spaces if space.frozen)
     summary = (
-        f"{_counted(len(spaces) - len(frozen), 'space')} can shrink, "
-        f"{len(frozen)} {'is' if len(frozen) == 1 else 'are'} frozen; "
-        f"{cost.shrinkable_share():.0%} of {_amount(whole.flops)} FLOPs depend on those that can."
+        f"{_counted(len(spaces) - frozen, 'space')} can shrink, "
+        f"{frozen} {'is' if frozen == 1 else 'are'} frozen; {cost.shrinkable_share():.0%} of "
+        f"{_amount(cost().flops)} FLOPs depend on the spaces that can shrink."
     )
     if unused:
         shown = ", ".join(unused[:3]) + (", ..." if len(unused) > 3 else "")
         summary += (
-            f" {_counted(len(unused), 'parameter')} not used in evaluation ({shown}): left "
-            "alone, and what only training runs may no longer fit."
+            f" {_counted(len(unused), 'parameter')} {'is' if len(unused) == 1 else 'are'} not used "
+            f"in evaluation mode ({shown}) and will not change; layers that run only in training "
+            "may then no longer fit."
         )
-    buffer = io.StringIO()
-    console = Console(file=buffer, width=width, force_terminal=False, color_system=None)
-    console.print(table)
-    console.print(summary, soft_wrap=False)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip().splitlines())
+    return summary
 
 
 def _row(space: ChannelSpace, cost: CostModel) -> tuple[str, ...]:
@@ -56,6 +64,7 @@ def _row(space: ChannelSpace, cost: CostModel) -> tuple[str, ...]:
 
 
 def _short(weights: tuple[str, ...]) -> str:
+    """Return the first two modules of some weights, and the number of further ones."""
     modules = list(
         dict.fromkeys(name.removesuffix(".weight").removesuffix(".bias") for name in weights)
     )

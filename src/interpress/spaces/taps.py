@@ -1,9 +1,9 @@
-"""Where channels are read, and which weights can absorb `T` there.
+"""Taps: where channels are read, and which weights absorb `T` there.
 
-A read is a sum over channels of a product of two operands. One of them, the *tap*, is replaced by
-`Z[:, kept] @ T`; the other must be a weight, or come from one through operators that commute with
-mixing channels, so that `T` can be multiplied into it once and for all. The query and key of an
-attention are such a pair: `K` is the tap, and the weight that makes `Q` absorbs.
+A read is a sum over channels of a product of two operands. One operand, the *tap*, is replaced by
+`Z[:, kept] @ T`. The other one must be a weight, or be computed from a weight by operators that
+commute with mixing channels, so that `T` can be multiplied into the weight. The query and key of
+an attention are such a pair: `K` is the tap, and the weight that makes `Q` absorbs `T`.
 """
 
 from __future__ import annotations
@@ -26,51 +26,55 @@ class Site:
     argument: str
     dims: tuple[int, ...]
     places: Tensor
-    """(repeats, columns): flat position over `dims`; a flattened channel repeats over space."""
+    """(repeats, columns): flat index over `dims`. A channel that was flattened together with
+    spatial dims occurs several times: these are its repeats."""
     fold: tuple[int, int] | None = None
-    """A dim that merges the batch with something of this length, which alone counts."""
+    """A dim that merges the batch with another dim, and the length of that other dim. Only the
+    other dim holds columns."""
 
     @cached_property
     def in_order(self) -> bool:
-        """Whether columns are the elements along `dims` as they come."""
+        """Whether the columns are the elements along `dims`, in the same order, once each."""
         return torch.equal(self.places, torch.arange(self.places.shape[1])[None])
 
 
 @dataclass(frozen=True, eq=False)
 class Absorber:
-    """A weight that reads a tap along `dim`: its entries belong to columns and repeats."""
+    """A weight that reads a tap along `dim`."""
 
     weight: str
     dim: int
     column: Tensor
-    """Per index of `dim`, the column read, or -1. (groups, members) for a grouped convolution."""
+    """Per index of `dim`, the column it reads, or -1. (groups, members) for a grouped
+    convolution."""
     repeat: Tensor
+    """Per index of `dim`, which repeat of the column it reads."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tap:
-    """Values right before their consumers: one `T` for all of them."""
+    """The value right before one or more consumers, which share one `T`."""
 
     name: str
     sites: tuple[Site, ...]
     labels: Tensor
     """Per column, the label of its channel."""
     groups: Tensor
-    """Per column, its group: columns of different groups are never mixed."""
+    """Per column, its group: `T` is zero between columns of different groups."""
     absorbers: tuple[Absorber, ...]
     gain: bool = False
     """Whether the consumer divides by the square root of the number of columns in a group."""
     of_activations: bool = False
-    """Whether both operands are activations, as the query and key of an attention are."""
+    """Whether both operands are activations, like the query and key of an attention."""
 
     @property
     def size(self) -> int:
-        """The number of columns."""
+        """Number of columns."""
         return len(self.labels)
 
     def columns(self, operand: Tensor, site: Site, at: Tensor | None = None) -> Tensor:
-        """`Z`: the operand as rows by columns, (rows * repeats, columns); `at` some rows only."""
-        operand, dims = _unfolded(operand, site)
+        """Return the operand as `Z` (rows * repeats, columns), for the rows `at` or for all."""
+        operand, dims = _split_batch(operand, site)
         if at is None:
             rows = _as_matrix(operand, dims)
         else:
@@ -80,51 +84,51 @@ class Tap:
         return rows[:, site.places.to(operand.device)].reshape(-1, self.size)
 
     def rows(self, operand: Tensor, site: Site) -> int:
-        """How many rows an operand gives, each with all repeats."""
-        operand, dims = _unfolded(operand, site)
+        """Return the number of rows of an operand. Each row holds all repeats."""
+        operand, dims = _split_batch(operand, site)
         return operand.numel() // math.prod(operand.shape[dim] for dim in dims)
 
     def replaced(self, operand: Tensor, site: Site, kept: Tensor, T: Tensor) -> Tensor:
-        """The operand with every column replaced by its interpolation from the kept ones."""
-        whole = operand.shape
-        operand, dims = _unfolded(operand, site)
+        """Return the operand with `Z` replaced by `Z[:, kept] @ T`."""
+        original_shape = operand.shape
+        operand, dims = _split_batch(operand, site)
         matrix = _as_matrix(operand, dims)
         places = site.places.to(operand.device)
         Z = matrix[:, places]  # (rows, repeats, n)
         matrix = matrix.clone()
         kept, T = kept.to(Z.device), T.to(Z)
         matrix[:, places] = Z[..., kept] @ T  # (rows, repeats, k) @ (k, n)
-        rest = [dim for dim in range(operand.ndim) if dim not in dims]
-        shape = [operand.shape[dim] for dim in rest] + [operand.shape[dim] for dim in dims]
+        row_dims = [dim for dim in range(operand.ndim) if dim not in dims]
+        shape = [operand.shape[dim] for dim in row_dims] + [operand.shape[dim] for dim in dims]
         order = [0] * operand.ndim
-        for place, dim in enumerate([*rest, *dims]):
-            order[dim] = place
-        return matrix.reshape(shape).permute(order).reshape(whole)
+        for position, dim in enumerate([*row_dims, *dims]):
+            order[dim] = position
+        return matrix.reshape(shape).permute(order).reshape(original_shape)
 
 
-def _unfolded(operand: Tensor, site: Site) -> tuple[Tensor, tuple[int, ...]]:
-    """The operand with a dim that merges the batch split in two, and the dims as they are then."""
+def _split_batch(operand: Tensor, site: Site) -> tuple[Tensor, tuple[int, ...]]:
+    """Return the operand with the batch split off a folded dim, and the site's dims in it."""
     if site.fold is None:
         return operand, site.dims
-    where, length = site.fold
-    dims = tuple(dim + 1 if dim >= where else dim for dim in site.dims)
-    return operand.unflatten(where, (-1, length)), dims
+    folded_dim, length = site.fold
+    dims = tuple(dim + 1 if dim >= folded_dim else dim for dim in site.dims)
+    return operand.unflatten(folded_dim, (-1, length)), dims
 
 
 def _as_matrix(operand: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """(rows, positions): everything but `dims` becomes rows."""
-    rest = [dim for dim in range(operand.ndim) if dim not in dims]
+    """Return the operand as (rows, positions): `dims` become positions, all other dims rows."""
+    row_dims = [dim for dim in range(operand.ndim) if dim not in dims]
     positions = 1
     for dim in dims:
         positions *= operand.shape[dim]
-    return operand.permute([*rest, *dims]).reshape(-1, positions)
+    return operand.permute([*row_dims, *dims]).reshape(-1, positions)
 
 
 def _some_rows(operand: Tensor, dims: tuple[int, ...], at: Tensor) -> Tensor:
-    """As `_as_matrix`, for some rows, without making the others."""
-    rest = [dim for dim in range(operand.ndim) if dim not in dims]
-    rows = operand.permute([*rest, *dims])
+    """Return `_as_matrix(operand, dims)[at]` without making the other rows."""
+    row_dims = [dim for dim in range(operand.ndim) if dim not in dims]
+    rows = operand.permute([*row_dims, *dims])
     if rows.is_contiguous():
-        return rows.reshape(-1, math.prod(rows.shape[len(rest) :])).index_select(0, at)
-    index = torch.unravel_index(at, rows.shape[: len(rest)])
+        return rows.reshape(-1, math.prod(rows.shape[len(row_dims) :])).index_select(0, at)
+    index = torch.unravel_index(at, rows.shape[: len(row_dims)])
     return rows[index].reshape(len(at), -1)

@@ -1,4 +1,4 @@
-"""Files in and out: safetensors with a kind and a version, written beside and moved into place."""
+"""Read and write single files: written beside their target and then moved into place."""
 
 from __future__ import annotations
 
@@ -25,44 +25,44 @@ def save_tensors(
     tensors: Mapping[str, Tensor],
     fields: Mapping[str, str],
 ) -> None:
-    """Write one file; an interrupt or a full disk leaves whatever was there before."""
-    target = Path(os.path.realpath(path))  # through a link, not over it
+    """Write one safetensors file; after an interrupt or on a full disk the old file remains."""
+    target = Path(os.path.realpath(path))  # write through a link, not over it
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     stamp = {"interpress": kind, "version": str(FORMAT_VERSION)}
     metadata = {**stamp, **fields, "sha256": _digest(plain, {**stamp, **fields})}
-    _place(target, save(plain, metadata))
+    _write(target, save(plain, metadata))
 
 
 def save_text(path: str | os.PathLike[str], text: str, *, overwrite: bool = False) -> None:
-    """Write one text file beside its place, then move it there."""
+    """Write one text file."""
     target = Path(os.path.realpath(path))
     if target.exists() and not overwrite:
         raise StorageError(f"{target} exists; pass overwrite=True to replace it")
-    _place(target, text.encode())
+    _write(target, text.encode())
 
 
-def _place(target: Path, data: bytes) -> None:
-    """Write beside, then move into place."""
-    beside = target.parent / f".{uuid.uuid4().hex}.tmp"
+def _write(target: Path, data: bytes) -> None:
+    """Write a temporary file beside the target, then move it into place."""
+    temporary = target.parent / f".{uuid.uuid4().hex}.tmp"
     try:
-        with open(beside, "xb") as file:
+        with open(temporary, "xb") as file:
             file.write(data)
         if target.is_file():
-            beside.chmod(target.stat().st_mode & 0o777)
-        os.replace(beside, target)
+            temporary.chmod(target.stat().st_mode & 0o777)
+        os.replace(temporary, target)
     except OSError as error:
         raise StorageError(
             f"cannot write {target}: {error.strerror}; nothing was changed. Choose a folder that "
             "exists, is writable and has room"
         ) from error
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def load_tensors(
     path: str | os.PathLike[str], kind: str
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read back what :func:`save_tensors` wrote, or say what is wrong with the file."""
+    """Read what `save_tensors` wrote; raise if the file is damaged or of another kind."""
     source = Path(path)
     if not source.is_file():
         raise StorageError(f"{source} is not a file; give the path that was saved to")
@@ -72,14 +72,14 @@ def load_tensors(
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise StorageError(
-            f"{source} is not a readable safetensors file ({error}); it may be cut short: "
-            "save it again"
+            f"{source} is not a readable safetensors file ({error}); it may be truncated: save it "
+            "again"
         ) from error
     digest = fields.pop("sha256", "")
     expected = _digest(tensors, fields)
-    found, version = fields.pop("interpress", "nothing of ours"), fields.pop("version", "0")
-    if found != kind:
-        raise StorageError(f"{source} holds {found!r}, not {kind!r}; give the file of a {kind}")
+    stored, version = fields.pop("interpress", "no interpress data"), fields.pop("version", "0")
+    if stored != kind:
+        raise StorageError(f"{source} holds {stored!r}, not {kind!r}; give the file of a {kind}")
     if not version.isdecimal() or int(version) > FORMAT_VERSION:
         raise StorageError(
             f"{source} has format version {version}, this interpress reads up to "
@@ -91,7 +91,7 @@ def load_tensors(
 
 
 def _digest(tensors: Mapping[str, Tensor], fields: Mapping[str, str]) -> str:
-    """A fingerprint of every field and every number."""
+    """Return a hash of every field and every number."""
     digest = hashlib.sha256(json.dumps(sorted(fields.items())).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

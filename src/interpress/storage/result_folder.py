@@ -1,8 +1,8 @@
-"""Results and analyses as files: safetensors and JSON, nothing that runs when it is read.
+"""A result as a folder: the smaller network's tensors and a plan, nothing that runs when read.
 
-A result is a folder: `weights.safetensors` (the smaller network's tensors under their own names)
-and `plan.json` (what was asked, what was kept, which sizes changed, the evidence). Loading needs no
-data and no analysis: tensors and recorded sizes are put into a copy of a freshly built original.
+`weights.safetensors` holds the smaller network's tensors under their own names. `plan.json` says
+what was asked, what was kept, which sizes changed, and the evidence. Loading needs no data and no
+analysis: tensors and sizes are put into a copy of a freshly built original.
 """
 
 from __future__ import annotations
@@ -15,56 +15,37 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from interpress._version import __version__
 from interpress.errors import StorageError
 from interpress.graph.model_state import unwrap
-from interpress.storage import files as storage
+from interpress.pipeline.outcome import Outcome
+from interpress.storage.files import FORMAT_VERSION, load_tensors, save_tensors
 from interpress.surgery.weights import copy_with
-
-if TYPE_CHECKING:
-    from interpress.result import Result
 
 WEIGHTS, PLAN, PAGE = "weights.safetensors", "plan.json", "report.html"
 _KIND = "compressed-network"
 
 
 def save_result(
-    result: Result, folder: str | os.PathLike[str], overwrite: bool, page: str | None = None
+    outcome: Outcome, folder: str | os.PathLike[str], overwrite: bool, page: str | None = None
 ) -> None:
-    """Write a result beside its place, then move it there."""
+    """Write a result into a temporary folder, then move that into place."""
     target = checked_target(folder, overwrite)
-    original = result.spaces.program.model
-    record = {
-        "interpress": _KIND,
-        "version": storage.FORMAT_VERSION,
-        "versions": {"interpress": _version(), "torch": str(torch.__version__)},
-        "asked": {"budget": result.budget.kind, "value": result.budget.value},
-        "method": asdict(result.method),
-        "seed": result.seed,
-        "flops": [result.before.flops, result.after.flops],
-        "parameters": [result.before.parameters, result.after.parameters],
-        "agreement": _evidence(result),
-        "refit_kept": result.built.refit_kept,
-        "proof": result.built.proof.difference,
-        "plan": [asdict(row) for row in result.plan],
-        "frozen": {space.name: space.frozen for space in result.spaces.frozen},
-        "original": _architecture(original),
-        "sizes": list(changed_sizes(original, result.model)),
-    }
-    text = json.dumps(record, indent=1)
-    tensors = dict(_tensors(result.model))
-    beside = target.parent / f".{uuid.uuid4().hex}.tmp"
+    text = json.dumps(_record(outcome), indent=1)
+    tensors = dict(_tensors(outcome.model))
+    temporary = target.parent / f".{uuid.uuid4().hex}.tmp"
     try:
-        beside.mkdir(parents=True)
-        (beside / PLAN).write_text(text, encoding="utf-8")
+        temporary.mkdir(parents=True)
+        (temporary / PLAN).write_text(text, encoding="utf-8")
         if page is not None:
-            (beside / PAGE).write_text(page, encoding="utf-8")
-        storage.save_tensors(beside / WEIGHTS, _KIND, tensors, {"plan": _sha(text)})
-        _replace(beside, target)
+            (temporary / PAGE).write_text(page, encoding="utf-8")
+        save_tensors(temporary / WEIGHTS, _KIND, tensors, {"plan": _sha(text)})
+        _move_into_place(temporary, target)
     except OSError as error:
         if isinstance(error, StorageError):
             raise
@@ -73,24 +54,45 @@ def save_result(
             "writable and has room"
         ) from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _record(outcome: Outcome) -> dict[str, Any]:
+    """Return the plan as it is written to `plan.json`."""
+    return {
+        "interpress": _KIND,
+        "version": FORMAT_VERSION,
+        "versions": {"interpress": __version__, "torch": str(torch.__version__)},
+        "asked": {"budget": outcome.budget.kind, "value": outcome.budget.value},
+        "method": {"name": outcome.method.name, **asdict(outcome.method)},
+        "seed": outcome.seed,
+        "flops": [outcome.before.flops, outcome.after.flops],
+        "parameters": [outcome.before.parameters, outcome.after.parameters],
+        "agreement": _evidence(outcome),
+        "refit_kept": outcome.network.refit_kept,
+        "proof": outcome.network.proof.difference,
+        "plan": [asdict(row) for row in outcome.plan],
+        "frozen": {space.name: space.frozen for space in outcome.spaces.frozen},
+        "original": _architecture(outcome.original),
+        "sizes": list(changed_sizes(outcome.original, outcome.model)),
+    }
 
 
 def checked_target(
     folder: str | os.PathLike[str], overwrite: bool, remedy: str = "pass overwrite=True"
 ) -> Path:
-    """The folder a result may be written to, or what stands in its way."""
-    target = Path(os.path.realpath(folder))  # through a link, not over it
+    """Return the folder that a result may be written to, or raise."""
+    target = Path(os.path.realpath(folder))  # write through a link, not over it
     if target.exists() and not target.is_dir():
         raise StorageError(f"{target} is a file; give a folder")
     above = next(path for path in (target, *target.parents) if path.exists())
     if not above.is_dir():
-        raise StorageError(f"{above} is a file, so that {target} cannot be made; choose another")
-    there = sorted(path.name for path in target.iterdir()) if target.exists() else []
-    foreign = [name for name in there if name not in (PLAN, WEIGHTS, PAGE)]
+        raise StorageError(f"{above} is a file, so {target} cannot be created; choose another")
+    names = sorted(path.name for path in target.iterdir()) if target.exists() else []
+    foreign = [name for name in names if name not in (PLAN, WEIGHTS, PAGE)]
     if foreign:
         raise StorageError(f"{target} also holds {foreign[0]!r}; move that away, or choose another")
-    if there and not overwrite:
+    if names and not overwrite:
         raise StorageError(f"{target} exists and is not empty; {remedy} to replace it")
     return target
 
@@ -98,16 +100,16 @@ def checked_target(
 def load(folder: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     """Turn a freshly built *original* architecture into the compressed network that was saved.
 
-    The model's own weights do not matter, its shapes do; it is left as it was. Nothing is executed
-    from the files.
+    The model's shapes must be the original's; its weights do not matter. The model is left as it
+    was. Nothing is executed from the files.
     """
     source = Path(folder)
     record, tensors = _read(source)
     network = unwrap(model)
     _check_architecture(source, record["original"], _architecture(network))
-    own = dict(_tensors(network))
+    original = dict(_tensors(network))
     changed = {
-        name: tensor if own[name].is_meta else tensor.to(own[name].device)
+        name: tensor if original[name].is_meta else tensor.to(original[name].device)
         for name, tensor in tensors.items()
     }
     smaller = copy_with(network, changed)
@@ -116,8 +118,8 @@ def load(folder: str | os.PathLike[str], model: nn.Module) -> nn.Module:
             raise StorageError(f"{source}: {name!r} could not be set; build the model plainly")
     modules = dict(smaller.named_modules())
     for module, attribute, value in record["sizes"]:
-        kept = tuple(value) if isinstance(getattr(modules[module], attribute), tuple) else value
-        setattr(modules[module], attribute, kept)
+        is_tuple = isinstance(getattr(modules[module], attribute), tuple)
+        setattr(modules[module], attribute, tuple(value) if is_tuple else value)
     return smaller
 
 
@@ -134,16 +136,16 @@ def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     except (ValueError, KeyError, TypeError) as error:
         raise StorageError(
             f"{source / PLAN} is not a readable plan ({type(error).__name__}: {error}); it may be "
-            "cut short: save it again"
+            "truncated: save it again"
         ) from error
     if kind != _KIND:
         raise StorageError(f"{source / PLAN} holds {kind!r}, not a {_KIND}; give another folder")
-    if version > storage.FORMAT_VERSION:
+    if version > FORMAT_VERSION:
         raise StorageError(
             f"{source} has format version {version}, this interpress reads up to "
-            f"{storage.FORMAT_VERSION}; upgrade interpress"
+            f"{FORMAT_VERSION}; upgrade interpress"
         )
-    tensors, fields = storage.load_tensors(source / WEIGHTS, _KIND)
+    tensors, fields = load_tensors(source / WEIGHTS, _KIND)
     if fields.get("plan") != _sha(text):
         raise StorageError(
             f"{source / PLAN} was changed after it was written, or belongs to other weights; "
@@ -153,7 +155,7 @@ def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def changed_sizes(original: nn.Module, smaller: nn.Module) -> Iterator[tuple[str, str, Any]]:
-    """Whole numbers (and tuples of them) that modules keep, where they differ."""
+    """Yield module, attribute and new value of every integer (or tuple of them) that differs."""
     for (name, before), after in zip(original.named_modules(), smaller.modules(), strict=True):
         for attribute, value in vars(before).items():
             new = vars(after).get(attribute, value)
@@ -168,7 +170,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Every parameter and buffer once, also those that a state dict leaves out."""
+    """Yield every parameter and buffer once, including those that a state dict leaves out."""
     yield from model.named_parameters()
     yield from model.named_buffers()
 
@@ -184,52 +186,43 @@ def _architecture(model: nn.Module) -> dict[str, Any]:
 def _check_architecture(source: Path, saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     remedy = "build the original architecture, as it was before compression"
     for part, noun in (("tensors", "tensor"), ("modules", "module")):
-        ours, theirs = saved[part], given[part]
-        for name in ours:
-            if name not in theirs:
+        expected, actual = saved[part], given[part]
+        for name in expected:
+            if name not in actual:
                 raise StorageError(f"{source}: the model has no {noun} {name!r}; {remedy}")
-            if ours[name] != theirs[name]:
+            if expected[name] != actual[name]:
                 raise StorageError(
-                    f"{source}: {noun} {name!r} is {theirs[name]} in this model, the compressed "
-                    f"one was made from {ours[name]}; {remedy}"
+                    f"{source}: {noun} {name!r} is {actual[name]} in this model, but the "
+                    f"compressed one was made from {expected[name]}; {remedy}"
                 )
-        extra = next((name for name in theirs if name not in ours), None)
+        extra = next((name for name in actual if name not in expected), None)
         if extra is not None:
             raise StorageError(f"{source}: the original had no {noun} {extra!r}; {remedy}")
 
 
-def _evidence(result: Result) -> dict[str, Any] | None:
-    agreement = result.agreement
+def _evidence(outcome: Outcome) -> dict[str, Any] | None:
+    agreement = outcome.agreement
     if agreement is None:
         return None
-    numbers = {
-        name: getattr(agreement, name)
-        for name in ("kind", "examples", "decisions", "agreement", "interval", "divergence",
-                     "output_error")
-    }  # fmt: skip
+    names = ("kind", "examples", "decisions", "agreement", "interval", "divergence", "output_error")
+    numbers = {name: getattr(agreement, name) for name in names}
     return {"on": "held-out calibration data", **numbers, "flipped": len(agreement.flips)}
 
 
-def _replace(beside: Path, target: Path) -> None:
-    """Move a folder into place; what stood there goes only once the new one stands."""
+def _move_into_place(temporary: Path, target: Path) -> None:
+    """Move a folder into place; an old one is deleted only once the new one is there."""
     if target.exists():
         old = target.parent / f".{uuid.uuid4().hex}.old"
         os.replace(target, old)
         try:
-            os.replace(beside, target)
+            os.replace(temporary, target)
         except OSError:
             os.replace(old, target)
             raise
         shutil.rmtree(old, ignore_errors=True)
     else:
-        os.replace(beside, target)
+        os.replace(temporary, target)
 
 
 def _sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _version() -> str:
-    from interpress import __version__  # which is defined after this module is imported
-
-    return __version__

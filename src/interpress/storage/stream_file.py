@@ -1,4 +1,4 @@
-"""A `FactorStream` as one file, to continue later or to merge in another process."""
+"""Save a `FactorStream` to one file, to continue it later or to merge it in another process."""
 
 from __future__ import annotations
 

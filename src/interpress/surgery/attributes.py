@@ -1,8 +1,8 @@
-"""Making a smaller copy's attributes true again: `out_channels`, `num_heads`, `groups`, ...
+"""Update the sizes that modules store: `out_channels`, `num_heads`, `groups` and others.
 
-PyTorch's own layers say their sizes in known attributes. Other modules keep sizes under names of
-their own (`interpress.sizes`); which of them to change is decided by running the smaller network,
-never by the name alone (`interpress.trial`).
+PyTorch's own layers store their sizes in attributes that are listed here. Other modules may store
+sizes under any name (`interpress.surgery.size_attributes`). Which of these have to change is
+decided by running the smaller network (`interpress.dryrun`), not by their names.
 """
 
 from __future__ import annotations
@@ -19,81 +19,90 @@ from interpress.surgery.size_attributes import (
     Sizes,
     Slot,
     Source,
-    observe,
-    options,
-    with_numbers,
+    find_candidates,
+    modules_with_integers,
+    observe_sizes,
     write,
 )
 
 Choices = dict[Slot, Source | None]
-"""Which source every ambiguous slot follows."""
+"""The source that every ambiguous slot follows; None leaves the slot unchanged."""
 
 
-def _convolution(module: Any) -> dict[str, int]:
+def _convolution_sizes(module: Any) -> dict[str, int]:
     transposed = isinstance(module, _ConvTransposeNd)
-    reads, makes = (0, 1) if transposed else (1, 0)
+    in_dim, out_dim = (0, 1) if transposed else (1, 0)
     groups = module.groups
     shape = module.weight.shape
     if groups > 1 and groups == module.in_channels:  # depthwise: one group per channel
         multiplier = module.out_channels // groups
         groups = shape[0] if transposed else shape[0] // multiplier
-    width = {"groups": groups}
-    width["in_channels"] = shape[reads] * (1 if transposed else groups)
-    width["out_channels"] = shape[makes] * (groups if transposed else 1)
-    return width
+    return {
+        "groups": groups,
+        "in_channels": shape[in_dim] * (1 if transposed else groups),
+        "out_channels": shape[out_dim] * (groups if transposed else 1),
+    }
 
 
-def _norm(module: Any) -> dict[str, int]:
+def _norm_sizes(module: Any) -> dict[str, int]:
     return {"num_features": len(module.weight)}
 
 
-def _group_norm(module: Any) -> dict[str, int]:
+def _group_norm_sizes(module: Any) -> dict[str, int]:
     channels = len(module.weight)
-    own = module.num_groups == module.num_channels
-    return {"num_channels": channels} | ({"num_groups": channels} if own else {})
+    group_per_channel = module.num_groups == module.num_channels
+    return {"num_channels": channels} | ({"num_groups": channels} if group_per_channel else {})
 
 
 KNOWN: list[tuple[type[nn.Module], Callable[[Any], dict[str, int]]]] = [
-    (_ConvNd, _convolution),
-    (_NormBase, _norm),
-    (nn.GroupNorm, _group_norm),
+    (_ConvNd, _convolution_sizes),
+    (_NormBase, _norm_sizes),
+    (nn.GroupNorm, _group_norm_sizes),
     (nn.Linear, lambda m: {"out_features": m.weight.shape[0], "in_features": m.weight.shape[1]}),
     (nn.Embedding, lambda m: {"embedding_dim": m.weight.shape[1]}),
     (nn.PReLU, lambda m: {"num_parameters": len(m.weight)}),
 ]
-"""How PyTorch's own layers say their sizes."""
+"""The size attributes of PyTorch's own layers, computed from their weights."""
 KNOWN_TYPES = tuple(kind for kind, _ in KNOWN)
 
 
 def update_attributes(cut: Cut, smaller: nn.Module, choices: Choices | None = None) -> None:
-    """Set the attributes of a smaller copy to its real sizes."""
+    """Set the size attributes of a smaller copy to its actual sizes.
+
+    `choices` replaces `spaces.choices`. A slot without a choice follows its likeliest source.
+    """
     spaces = cut.spaces
     modules = dict(smaller.named_modules())
     for module in modules.values():
-        for kind, sizes in KNOWN:
-            if isinstance(module, kind) and getattr(module, "weight", None) is not None:
-                for name, size in sizes(module).items():
-                    setattr(module, name, size)
-                break
-    if not with_numbers(spaces.program.model, KNOWN_TYPES):
+        _update_known(module)
+    if not modules_with_integers(spaces.program.model, KNOWN_TYPES):
         return
     widths = {name: len(index) for name, index in cut.kept.items()}
-    seen = observe(spaces, widths)
+    sizes = observe_sizes(spaces, widths)
     chosen = dict(spaces.choices if choices is None else choices)
-    for found in options(spaces, seen, KNOWN_TYPES):
-        chosen.setdefault(found.slot, found.sources[0])
+    for candidate in find_candidates(spaces, sizes, KNOWN_TYPES):
+        chosen.setdefault(candidate.slot, candidate.sources[0])
     for slot, source in chosen.items():
         for name, module in modules.items():
             if source is not None and type(module) is slot.kind:
-                number = _lookup(seen, name, source)
+                number = _size_after(sizes, name, source)
                 if number is not None:
                     write(module, slot, number)
 
 
-def _lookup(seen: Sizes, module: str, source: Source) -> int | None:
-    """The new size at a source, which may lie in a module below."""
-    own = seen.get(module, {}).get(source)
-    if own is None:
-        path = f"{module}.{source[0]}" if module else str(source[0])
-        own = seen.get(path, {}).get(source[1:])
-    return None if own is None else own.after
+def _update_known(module: nn.Module) -> None:
+    """Set the size attributes of one of PyTorch's own layers."""
+    for kind, sizes_of in KNOWN:
+        if isinstance(module, kind) and getattr(module, "weight", None) is not None:
+            for name, size in sizes_of(module).items():
+                setattr(module, name, size)
+            break
+
+
+def _size_after(sizes: Sizes, module: str, source: Source) -> int | None:
+    """Return the new size at a source, which may be in a submodule."""
+    size = sizes.get(module, {}).get(source)
+    if size is None:
+        submodule = f"{module}.{source[0]}" if module else str(source[0])
+        size = sizes.get(submodule, {}).get(source[1:])
+    return None if size is None else size.after

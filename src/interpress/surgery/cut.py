@@ -1,4 +1,4 @@
-"""A checked plan of surgery: what is kept of every space, and `T` per tap."""
+"""A checked plan of surgery: the kept channels of every space, and `T` per tap."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from interpress.spaces.spaces import Spaces
 from interpress.spaces.taps import Absorber, Tap
 
 Kept = Mapping[str, Tensor | Sequence[int]]
+"""Per space, the channels to keep: ascending indices, or a mask."""
 Interpolations = Mapping[str, Tensor]
+"""Per tap, its `T` of shape (kept columns, all columns)."""
 
 
 class Cut:
-    """What is kept of every space, checked, and what follows for labels, weights and taps."""
+    """The kept channels of every space and `T` per tap, and what follows for labels and weights."""
 
     def __init__(self, spaces: Spaces, kept: Kept, T: Interpolations | None = None) -> None:
         self.spaces = spaces
@@ -27,8 +29,8 @@ class Cut:
         self._unordered = {
             name
             for name, index in kept.items()
-            if (given := torch.as_tensor(index).cpu()).dtype != torch.bool
-            and not torch.equal(given.reshape(-1), self.kept[name])
+            if (values := torch.as_tensor(index).cpu()).dtype != torch.bool
+            and not torch.equal(values.reshape(-1), self.kept[name])
         }
         self.masks: dict[int, Tensor] = {}
         for name, index in self.kept.items():
@@ -39,7 +41,7 @@ class Cut:
         self.T = {name: self._checked(name, matrix) for name, matrix in (T or {}).items()}
 
     def stays(self, labels: Tensor) -> Tensor:
-        """Whether each label is kept."""
+        """Return whether each label is kept."""
         return self._stays[labels]
 
     @cached_property
@@ -47,7 +49,7 @@ class Cut:
         return self.spaces.membership.kept(self.masks)
 
     def columns(self, tap: Tap) -> Tensor:
-        """The kept columns of a tap."""
+        """Return the kept columns of a tap."""
         return torch.nonzero(self.stays(tap.labels)).reshape(-1)
 
     @cached_property
@@ -56,7 +58,10 @@ class Cut:
         return _changed_weights(self)
 
     def gain(self, tap: Tap) -> float:
-        """What undoes a consumer's division by the square root of its new, smaller width."""
+        """Return the correction for a consumer that divides by the square root of its own width.
+
+        It is `sqrt(new width / old width)`, or 1 for all other consumers.
+        """
         if not (tap.gain or tap.name in self.spaces.rescaled):
             return 1.0
         stays = self.stays(tap.labels)
@@ -65,6 +70,7 @@ class Cut:
         return float((int((tap.groups[stays] == groups[0]).sum()) / before) ** 0.5)
 
     def _checked(self, name: str, matrix: Tensor) -> Tensor:
+        """Return a `T` unchanged, or raise an error if it does not fit its tap."""
         if name not in self.spaces.taps:
             known = ", ".join(repr(tap) for tap in self.spaces.taps)
             raise ArgumentError(f"there is no tap {name!r}; the taps are {known}")
@@ -73,21 +79,21 @@ class Cut:
         expected = (len(self.columns(tap)), tap.size)
         if tuple(matrix.shape) != expected:
             raise ArgumentError(
-                f"tap {name!r}: T is {tuple(matrix.shape)}, but {expected[0]} of {tap.size} "
-                f"channels are kept there; pass T of shape {expected}"
+                f"tap {name!r}: T has shape {tuple(matrix.shape)}, but {expected[0]} of {tap.size} "
+                f"channels are kept there; pass a T of shape {expected}"
             )
         if expected[0] == tap.size:
             raise ArgumentError(
-                f"tap {name!r} loses no channel, so that its T would do nothing; leave it out"
+                f"tap {name!r} keeps all its channels, so T would have no effect; leave it out of T"
             )
         if not bool(torch.isfinite(matrix).all()):
-            raise ArgumentError(f"tap {name!r}: T holds NaN or Inf; measure it on finite data")
+            raise ArgumentError(f"tap {name!r}: T holds NaN or Inf; compute it from finite data")
         groups = tap.groups
-        apart = groups[self.columns(tap)][:, None] != groups[None, :]
-        if bool((matrix.cpu()[apart] != 0).any()):
+        different = groups[self.columns(tap)][:, None] != groups[None, :]
+        if bool((matrix.cpu()[different] != 0).any()):
             raise ArgumentError(
-                f"tap {name!r}: T mixes channels of different groups, whose consumer never adds "
-                "them up; leave these entries zero"
+                f"tap {name!r}: T mixes channels of different groups, which the consumer does not "
+                "sum; set these entries of T to zero"
             )
         return matrix
 
@@ -96,12 +102,13 @@ class Cut:
             space = self.spaces[index]
             if space.name in self._unordered:
                 raise ArgumentError(
-                    f"space {space.name!r}: kept is not in ascending order, but the rows of T are; "
-                    "sort both: order = kept.argsort(), then kept[order] and T[order]"
+                    f"space {space.name!r}: kept is not in ascending order, but the rows of T must "
+                    "be; sort both: order = kept.argsort(), then pass kept[order] and T[order]"
                 )
 
 
 def _changed_weights(cut: Cut) -> dict[str, Tensor]:
+    """Return all parameters and buffers that lose entries or absorb `T`."""
     parameters = cut.spaces.program.parameters()
     absorbers: dict[str, list[tuple[Tap, Absorber]]] = {}
     for tap in cut.spaces.taps.values():
@@ -114,10 +121,12 @@ def _changed_weights(cut: Cut) -> dict[str, Tensor]:
             stays = cut.stays(labelling.labels)
             if bool(stays.all()):
                 continue
-            readers = [
-                pair for pair in absorbers.get(name, []) if pair[1].dim == labelling.support[-1]
+            along_dim = [
+                (tap, absorber)
+                for tap, absorber in absorbers.get(name, [])
+                if absorber.dim == labelling.support[-1]
             ]
-            weight = _reduced(weight, labelling, stays, readers, cut)
+            weight = _reduced(weight, labelling, stays, along_dim, cut)
         if weight is not parameters[name]:
             changed[name] = weight.contiguous()
     return changed
@@ -130,32 +139,36 @@ def _reduced(
     absorbers: list[tuple[Tap, Absorber]],
     cut: Cut,
 ) -> Tensor:
-    """The weight with the dropped labels of one layer selected away, or absorbed."""
+    """Return the weight without the removed labels of one labelling: selected, or absorbed."""
     if len(labelling.support) == 2:
         return _reduced_in_groups(weight, stays, absorbers, cut)
     dim = labelling.support[0]
-    index = torch.nonzero(stays.reshape(-1)).reshape(-1)
-    result = weight.index_select(dim, index.to(weight.device))
+    kept_index = torch.nonzero(stays.reshape(-1)).reshape(-1)
+    result = weight.index_select(dim, kept_index.to(weight.device))
     for tap, absorber in absorbers:
         if tap.name in cut.T or cut.gain(tap) != 1.0:
-            result = _absorbed(weight, result, (dim, index), (tap, absorber), cut)
+            result = _absorbed(weight, result, kept_index, (tap, absorber), cut)
     return result
 
 
 def _absorbed(
-    weight: Tensor, result: Tensor, where: tuple[int, Tensor], pair: tuple[Tap, Absorber], cut: Cut
+    weight: Tensor, result: Tensor, kept_index: Tensor, pair: tuple[Tap, Absorber], cut: Cut
 ) -> Tensor:
-    """`W <- W @ T.T` along one dim, for the entries that read the tap."""
-    (dim, index), (tap, absorber) = where, pair
+    """Return `result` with `W @ T.T` in the entries that read the tap.
+
+    `result` is the weight with only `kept_index` left along the absorber's dim.
+    """
+    tap, absorber = pair
+    dim = absorber.dim
     T, kept = _matrix(tap, cut, weight)
-    places = _places(absorber.column, absorber.repeat, tap.size)  # (repeats, n)
-    new_place = torch.full((len(absorber.column),), -1)
-    new_place[index] = torch.arange(len(index))
+    index_of = _index_table(absorber.column, absorber.repeat, tap.size)  # (repeats, n)
+    new_index = torch.full((len(absorber.column),), -1)
+    new_index[kept_index] = torch.arange(len(kept_index))
     moved = weight.movedim(dim, 0).to(T.dtype)
-    W = moved[places.to(weight.device)]  # (repeats, n, ...)
+    W = moved[index_of.to(weight.device)]  # (repeats, n, ...)
     mixed = torch.einsum("kn,rn...->rk...", T * cut.gain(tap), W)
-    target = new_place[places[:, kept]]
-    valid = (target >= 0).reshape(-1)  # entries of a dropped head are gone
+    target = new_index[index_of[:, kept]]
+    valid = (target >= 0).reshape(-1)  # entries of a removed head no longer exist
     out = result.to(T.dtype).movedim(dim, 0).clone()
     out[target.reshape(-1)[valid].to(weight.device)] = mixed.reshape(-1, *mixed.shape[2:])[
         valid.to(weight.device)
@@ -166,7 +179,7 @@ def _absorbed(
 def _reduced_in_groups(
     weight: Tensor, stays: Tensor, absorbers: list[tuple[Tap, Absorber]], cut: Cut
 ) -> Tensor:
-    """Dim 1 of a grouped convolution's weight, which means other channels in every group."""
+    """Reduce dim 1 of a grouped convolution's weight, where every group has its own channels."""
     rows = stays.reshape(stays.shape[0], stays.shape[1])
     index = torch.nonzero(rows)[:, 1].reshape(len(rows), -1).to(weight.device)
     for tap, absorber in absorbers:
@@ -178,15 +191,18 @@ def _reduced_in_groups(
         blocks = weight.reshape(groups, per_group, *weight.shape[1:]).to(T.dtype)
         mixed = []
         for block, columns in zip(blocks, absorber.column, strict=True):
-            own = T[torch.isin(kept, columns)][:, columns]  # (k, n) of this group
-            mixed.append(torch.einsum("kn,on...->ok...", own, block))
+            group_T = T[torch.isin(kept, columns)][:, columns]  # (k, n) of this group
+            mixed.append(torch.einsum("kn,on...->ok...", group_T, block))
         return torch.cat(mixed)
-    spread = index.reshape(*index.shape, *(1,) * (weight.ndim - 2))
-    return weight.gather(1, spread.expand(*index.shape, *weight.shape[2:]))
+    expanded = index.reshape(*index.shape, *(1,) * (weight.ndim - 2))
+    return weight.gather(1, expanded.expand(*index.shape, *weight.shape[2:]))
 
 
 def _matrix(tap: Tap, cut: Cut, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """`T` (k, n) in full precision, and the columns it keeps."""
+    """Return `T` (k, n) in full precision on the weight's device, and the kept columns.
+
+    Without a `T`, the kept columns are read as they are: `T` is rows of the identity.
+    """
     kept = cut.columns(tap)
     dtype = exact_dtype(weight.device)
     if tap.name in cut.T:
@@ -194,9 +210,9 @@ def _matrix(tap: Tap, cut: Cut, weight: Tensor) -> tuple[Tensor, Tensor]:
     return torch.eye(tap.size, dtype=dtype, device=weight.device)[kept], kept
 
 
-def _places(column: Tensor, repeat: Tensor, size: int) -> Tensor:
-    """(repeats, columns): the index of the entry that reads a column for a repeat."""
-    read = column >= 0
-    table = torch.zeros(int(repeat[read].max()) + 1, size, dtype=torch.long)
-    table[repeat[read], column[read]] = torch.nonzero(read).reshape(-1)
+def _index_table(column: Tensor, repeat: Tensor, size: int) -> Tensor:
+    """Return the index that reads each column in each repeat: (repeats, columns)."""
+    reads = column >= 0
+    table = torch.zeros(int(repeat[reads].max()) + 1, size, dtype=torch.long)
+    table[repeat[reads], column[reads]] = torch.nonzero(reads).reshape(-1)
     return table

@@ -1,4 +1,4 @@
-"""From widths to what surgery needs: kept channels per space and `T` per tap, with their errors."""
+"""Compute `T` per tap from kept channels: `Z ~= Z[:, kept] @ T`."""
 
 from __future__ import annotations
 
@@ -19,60 +19,64 @@ from interpress.surgery.cut import Cut
 def interpolations(
     spaces: Spaces, kept: Mapping[str, Tensor], factors: Mapping[str, RFactor]
 ) -> dict[str, Tensor]:
-    """`T` of every tap that loses a column: the least-squares one for what is kept."""
+    """Return the least-squares `T` of every tap that loses a column."""
     cut = Cut(spaces, kept)
-    found = {}
+    matrices = {}
     for name in dict.fromkeys(tap for space in kept for tap in spaces[space].taps):
-        columns = cut.columns(spaces.taps[name])
-        if len(columns) < spaces.taps[name].size:
-            found[name] = _interpolation(factors[name], columns, spaces.taps[name])
-    return found
+        kept_columns = cut.columns(spaces.taps[name])
+        if len(kept_columns) < spaces.taps[name].size:
+            matrices[name] = _interpolation(factors[name], kept_columns, spaces.taps[name])
+    return matrices
 
 
-def _interpolation(factor: RFactor, columns: Tensor, tap: Tap) -> Tensor:
-    """`inverse(G_kk) @ G_k:` where that is safe, else by way of an ordering.
+def _interpolation(factor: RFactor, kept_columns: Tensor, tap: Tap) -> Tensor:
+    """Return `inverse(G[kept, kept]) @ G[kept, :]` if that is accurate, else use an ordering.
 
-    A kept column that depends on the other kept ones (a dead channel) is of no use to the rest.
+    A kept column that depends linearly on the other kept columns, such as a dead channel, is not
+    used to interpolate removed columns.
     """
-    index = columns.to(factor.device)
-    every = rows = torch.arange(len(index), device=factor.device)
-    mine = factor.G.index_select(0, index)
-    lower = safe_cholesky(mine.index_select(1, index))
+    kept = kept_columns.to(factor.device)
+    all_rows = rows = torch.arange(len(kept), device=factor.device)
+    G_rows = factor.G.index_select(0, kept)  # (k, n)
+    lower = safe_cholesky(G_rows.index_select(1, kept))
     if lower is None:
-        rows = torch.nonzero(are_independent(factor, index)).reshape(-1)
-        mine = mine.index_select(0, rows)
-        lower = safe_cholesky(mine.index_select(1, index[rows]))
+        rows = torch.nonzero(are_independent(factor, kept)).reshape(-1)
+        G_rows = G_rows.index_select(0, rows)
+        lower = safe_cholesky(G_rows.index_select(1, kept[rows]))
     if lower is not None:
-        others = _first(columns, tap)[len(columns) :].to(factor.device)
-        T = factor.G.new_zeros(len(index), factor.n)
-        T[every, index] = 1.0
-        T[rows[:, None], others] = torch.cholesky_solve(mine.index_select(1, others), lower)
+        removed = _kept_first(kept_columns, tap)[len(kept_columns) :].to(factor.device)
+        T = factor.G.new_zeros(len(kept), factor.n)
+        T[all_rows, kept] = 1.0
+        T[rows[:, None], removed] = torch.cholesky_solve(G_rows.index_select(1, removed), lower)
     else:
-        ordering = order_as_given(factor, _first(columns, tap).to(factor.device))
-        T = ordering.at_rank(len(columns)).T
-    # columns of two groups are orthogonal, so that only rounding is lost here
-    return T * (tap.groups[columns][:, None] == tap.groups[None, :]).to(T)
+        ordering = order_as_given(factor, _kept_first(kept_columns, tap).to(factor.device))
+        T = ordering.at_rank(len(kept_columns)).T
+    # columns of different groups are orthogonal in G, so this removes only rounding errors
+    return T * (tap.groups[kept_columns][:, None] == tap.groups[None, :]).to(T)
 
 
 def tap_orderings(
     spaces: Spaces, kept: Mapping[str, Tensor], factors: Mapping[str, RFactor]
 ) -> dict[str, tuple[ColumnOrdering, Interpolation]]:
-    """Per tap that loses a column: its kept columns first, ascending, and the rest."""
+    """Return, per tap that loses a column, an ordering with the kept columns first.
+
+    The interpolation beside it is the ordering cut off after the kept columns.
+    """
     cut = Cut(spaces, kept)
     names = dict.fromkeys(tap for name in kept for tap in spaces[name].taps)
-    found = {}
+    orderings = {}
     for name in names:
         tap, factor = spaces.taps[name], factors[name]
-        columns = cut.columns(tap)
-        if len(columns) == tap.size:
+        kept_columns = cut.columns(tap)
+        if len(kept_columns) == tap.size:
             continue
-        ordering = order_as_given(factor, _first(columns, tap).to(factor.device))
-        found[name] = (ordering, ordering.at_rank(len(columns)))
-    return found
+        ordering = order_as_given(factor, _kept_first(kept_columns, tap).to(factor.device))
+        orderings[name] = (ordering, ordering.at_rank(len(kept_columns)))
+    return orderings
 
 
-def _first(columns: Tensor, tap: Tap) -> Tensor:
-    """All columns of a tap, these ones first."""
-    rest = torch.ones(tap.size, dtype=torch.bool)
-    rest[columns] = False
-    return torch.cat([columns, torch.nonzero(rest).reshape(-1)])
+def _kept_first(kept_columns: Tensor, tap: Tap) -> Tensor:
+    """Return all columns of a tap: the kept ones, then the removed ones, ascending."""
+    is_removed = torch.ones(tap.size, dtype=torch.bool)
+    is_removed[kept_columns] = False
+    return torch.cat([kept_columns, torch.nonzero(is_removed).reshape(-1)])

@@ -1,7 +1,8 @@
-"""The projection identity: proof that a smaller network is what it was planned to be.
+"""The projection identity: check that surgery built the network that was planned.
 
-The smaller network's output must equal the full network's, run with every tap replaced by
-`Z[:, kept] @ T`. That holds for any weights and any data, so it is checked on a real batch.
+The output of the smaller network must equal the output of the original network in which every tap
+`Z` is replaced by `Z[:, kept] @ T`. The identity holds for all weights and all inputs, so one batch
+is enough to check it.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from interpress.surgery.cut import Cut
 
 @dataclass(frozen=True)
 class Proof:
-    """How far the smaller network is from the projected one, and how far it may be."""
+    """The difference between the smaller network and the projected one. True if small enough."""
 
     difference: float
-    """Largest relative difference over the outputs: ||a - b|| / ||b||."""
+    """Largest relative difference over the outputs: ||smaller - projected|| / ||projected||."""
     tolerance: float
 
     def __bool__(self) -> bool:
@@ -42,27 +43,27 @@ class Proof:
 def measure(
     spaces: Spaces, example: Any = None, taps: Iterable[str] | None = None
 ) -> dict[str, Tensor]:
-    """`Z` (rows, columns) of every tap on a batch, in the model's own precision."""
+    """Return `Z` (rows, columns) of some or all taps on a batch, in the model's own precision."""
     wanted = [spaces.taps[name] for name in (spaces.taps if taps is None else taps)]
-    found: dict[str, list[Tensor]] = {tap.name: [] for tap in wanted}
+    parts: dict[str, list[Tensor]] = {tap.name: [] for tap in wanted}
     sites = by_node(wanted)
 
-    def watch(node: fx.Node, args: Any, kwargs: Any) -> Any:
+    def record(node: fx.Node, args: Any, kwargs: Any) -> Any:
         for tap, site in sites.get(node, ()):
-            found[tap.name].append(tap.columns(operand_of(node, args, kwargs, site), site))
+            parts[tap.name].append(tap.columns(operand_of(node, args, kwargs, site), site))
         return args, kwargs
 
-    Executor(spaces.program).run(example, before=watch)
-    return {name: torch.cat(parts) for name, parts in found.items()}
+    Executor(spaces.program).run(example, before=record)
+    return {name: torch.cat(matrices) for name, matrices in parts.items()}
 
 
 def projected(
     spaces: Spaces, cut: Cut, example: Any = None, dtype: torch.dtype | None = None
 ) -> list[Tensor]:
-    """The full network's outputs with every tap replaced by `Z[:, kept] @ T`."""
+    """Return the outputs of the original network with every tap replaced by `Z[:, kept] @ T`."""
     sites = by_node([tap for tap in spaces.taps.values() if not bool(cut.stays(tap.labels).all())])
 
-    def watch(node: fx.Node, args: Any, kwargs: Any) -> Any:
+    def project(node: fx.Node, args: Any, kwargs: Any) -> Any:
         for tap, site in sites.get(node, ()):
             operand = operand_of(node, args, kwargs, site)
             kept = cut.columns(tap)
@@ -75,46 +76,53 @@ def projected(
 
     kernels = exact_kernels(spaces.program) if dtype is torch.float64 else {}
     executor = Executor(spaces.program, dtype=dtype, kernels=kernels)
-    return executor.run(example, before=watch, scores=True)
+    return executor.run(example, before=project, scores=True)
 
 
 def prove(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> Proof:
-    """Compare a smaller network with the projected one, in double precision where possible.
+    """Compare a smaller network with the projected one, in double precision if possible.
 
-    On two of the captured examples where no others are given: what holds for any holds for all.
+    Without an `example`, two of the captured examples are used.
     """
-    inputs = _two(spaces.program) if example is None else Example.of(example)
+    inputs = _two_examples(spaces.program) if example is None else Example.of(example)
     device = next((t.device for t in smaller.parameters()), torch.device("cpu"))
     dtype = exact_dtype(device)
     _check_weights(smaller, cut)
     try:
         with _default_dtype(dtype):
-            with _same_randomness():
+            with _fixed_seed():
                 expected = projected(spaces, cut, inputs, dtype)
-            with _unrounded_weights(smaller, cut, dtype), _same_randomness():
-                got = _outcome(spaces, smaller, inputs.map(lambda t: _cast(t, dtype)))
+            with _unrounded_weights(smaller, cut, dtype), _fixed_seed():
+                outputs = _comparable_outputs(
+                    spaces, smaller, inputs.map(lambda t: _cast(t, dtype))
+                )
         tolerance = _tolerance(spaces, dtype)
-    except (RuntimeError, TypeError):  # code that insists on its own precision
-        with _same_randomness():
+    except (RuntimeError, TypeError):  # the model's code runs only in its own precision
+        with _fixed_seed():
             expected = projected(spaces, cut, inputs)
-        with _same_randomness():
-            got = _outcome(spaces, smaller, inputs)
-        types = {t.dtype for t in got if t.is_floating_point()}
+        with _fixed_seed():
+            outputs = _comparable_outputs(spaces, smaller, inputs)
+        types = {t.dtype for t in outputs if t.is_floating_point()}
         if spaces.program.autocasts:
             types.add(torch.bfloat16)
         tolerance = float(max(torch.finfo(kind).eps for kind in types)) ** 0.5
-    return Proof(_difference(got, expected), tolerance)
+    return Proof(_difference(outputs, expected), tolerance)
 
 
-def _two(program: Program) -> Example:
-    """Two of the captured examples, if the graph runs on any number of them."""
+def _two_examples(program: Program) -> Example:
+    """Return two of the captured examples, or all if the batch size of the program is fixed."""
     inputs = [node for node in program.nodes if captured_name(node) in program.inputs]
     shapes = [node.meta["val"].shape for node in inputs if isinstance(node.meta["val"], Tensor)]
-    counted = any(len(shape) and fixed_size(shape[0]) is not None for shape in shapes)
-    return program.example if counted else program.example.map(lambda t: t[:2] if t.ndim else t)
+    fixed = any(len(shape) and fixed_size(shape[0]) is not None for shape in shapes)
+    return program.example if fixed else program.example.map(lambda t: t[:2] if t.ndim else t)
 
 
 def _tolerance(spaces: Spaces, dtype: torch.dtype) -> float:
+    """Return the relative difference allowed for rounding, given the precision of the run.
+
+    Autocast computes in bfloat16 or float16. A model that casts runs some operators in the dtype
+    that its code names, usually float32, even if all weights and inputs are float64.
+    """
     if spaces.program.autocasts:
         return 3e-2
     if dtype is torch.float32:
@@ -122,8 +130,8 @@ def _tolerance(spaces: Spaces, dtype: torch.dtype) -> float:
     return 1e-4 if spaces.program.casts else 1e-9
 
 
-def _outcome(spaces: Spaces, model: nn.Module, inputs: Example) -> list[Tensor]:
-    """What to compare: the outputs, or for whole numbers what they were made from."""
+def _comparable_outputs(spaces: Spaces, model: nn.Module, inputs: Example) -> list[Tensor]:
+    """Return the outputs; if some are integers, the scores they were computed from instead."""
     if not spaces.program.decides:
         return output_tensors(model, inputs)
     with torch.no_grad():
@@ -131,8 +139,8 @@ def _outcome(spaces: Spaces, model: nn.Module, inputs: Example) -> list[Tensor]:
 
 
 @contextlib.contextmanager
-def _same_randomness() -> Iterator[None]:
-    """Random numbers drawn in a forward are the same in every run, and the user's stay."""
+def _fixed_seed() -> Iterator[None]:
+    """Let every run of the model draw the same random numbers; restore the user's state."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         yield
@@ -140,7 +148,7 @@ def _same_randomness() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """Tensors that a forward makes without saying of which type are of this one."""
+    """Set the dtype of tensors that the model creates without naming one."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -151,7 +159,7 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unrounded_weights(smaller: nn.Module, cut: Cut, dtype: torch.dtype) -> Iterator[None]:
-    """The smaller network in a better type, its changed weights as before they were rounded."""
+    """Cast the smaller network to `dtype`, with changed weights as they were before rounding."""
     named = dict(smaller.named_parameters()) | dict(smaller.named_buffers())
     rounded = {name: tensor.data for name, tensor in named.items()}
     try:
@@ -167,24 +175,29 @@ def _check_weights(smaller: nn.Module, cut: Cut) -> None:
     stored = dict(smaller.named_parameters()) | dict(smaller.named_buffers())
     for name, weight in cut.weights.items():
         if not torch.equal(weight.to(stored[name].dtype), stored[name].detach()):
-            raise SurgeryError(f"{name} of the smaller network is not what the plan makes of it")
+            raise SurgeryError(
+                f"{name} of the smaller network differs from the weight computed by the cut; build "
+                "the network with the same kept channels and T, and do not change it before the "
+                "check"
+            )
 
 
 def check(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> Proof:
-    """As `prove`, and an error where the identity does not hold."""
+    """Return the result of `prove`, or raise `SurgeryError` if the identity does not hold."""
     try:
         proof = prove(spaces, cut, smaller, example)
     except InterpressError:
         raise
-    except Exception as problem:  # whatever the model's own code raises
+    except Exception as problem:  # the model's code may raise anything
         raise SurgeryError(
             f"the smaller network does not run ({type(problem).__name__}: {problem}); keep more "
-            "channels, or freeze the space that is to blame"
+            "channels, or exclude the modules that cannot run with fewer"
         ) from problem
     if not proof:
         raise SurgeryError(
-            f"the smaller network differs from the projected one by {proof.difference:.1e}, "
-            f"more than {proof.tolerance:.0e}; keep more channels, or freeze the space to blame"
+            f"the smaller network differs from the projected one by {proof.difference:.1e}, but at "
+            f"most {proof.tolerance:.0e} is allowed; keep more channels, or exclude the modules "
+            "whose code depends on the number of channels"
         )
     return proof
 
@@ -193,21 +206,22 @@ def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
-def _difference(got: list[Tensor], expected: list[Tensor]) -> float:
-    if [a.shape for a in got] != [b.shape for b in expected]:
+def _difference(outputs: list[Tensor], expected: list[Tensor]) -> float:
+    """Return the largest relative difference between floating-point outputs; inf if it is NaN."""
+    if [a.shape for a in outputs] != [b.shape for b in expected]:
         return float("inf")
-    worst = 0.0
-    for a, b in zip(got, expected, strict=True):
+    largest = 0.0
+    for a, b in zip(outputs, expected, strict=True):
         if not a.is_floating_point():
             continue
         a, b = a.double().cpu(), b.double().cpu()
         if bool(b.isinf().any()):  # masked positions may be infinite in both
             same = a == b
             a, b = torch.where(same, 0.0, a), torch.where(same, 0.0, b)
-        size = float(torch.linalg.vector_norm(b))
-        apart = float(torch.linalg.vector_norm(a - b))
-        relative = apart / size if size else apart
+        norm = float(torch.linalg.vector_norm(b))
+        distance = float(torch.linalg.vector_norm(a - b))
+        relative = distance / norm if norm else distance
         if relative != relative:
             return float("inf")
-        worst = max(worst, relative)
-    return worst
+        largest = max(largest, relative)
+    return largest

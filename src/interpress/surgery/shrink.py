@@ -1,4 +1,4 @@
-"""`shrink`: a smaller copy of a network, proved by the projection identity."""
+"""`shrink`: return a smaller copy of a network, checked by the projection identity."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from interpress.surgery.weights import shrunk_copy
 def shrink(
     spaces: Spaces, kept: Kept, T: Interpolations | None = None, *, verify: bool = True
 ) -> nn.Module:
-    """A smaller copy of the network: `kept` channels per space, `T` per tap.
+    """Return a smaller copy of the network with the `kept` channels of each named space.
 
-    Spaces that are not named stay whole. A tap without a `T` loses its dropped channels without
-    compensation. The result is proved on the example by the projection identity, unless `verify`
-    is False; one that cannot be proved is an error, not a result.
+    Spaces that are not named keep all their channels. `T` maps taps to interpolation matrices; a
+    tap without one loses its removed channels without compensation. The result is checked on the
+    example by the projection identity, and `SurgeryError` is raised if it fails. `verify=False`
+    skips the check.
     """
     cut = Cut(spaces, kept, T)
     smaller = shrunk_copy(cut)

@@ -1,9 +1,9 @@
-"""Sizes that a module keeps for itself, and where in its computation they are seen.
+"""Integer attributes of modules that are sizes, and where in the program these sizes occur.
 
-A module may keep whole numbers (`num_heads`, `split_size`) that its code uses in `view` or `split`.
-Such a number follows a *source*: a dim of one of the module's weights or of a value its forward
-meets, which had that size. All instances of a class run the same code, so a source counts only if
-it fits every instance; that rarely leaves more than one.
+A module may store integers (`num_heads`, `split_size`) that its code passes to `view` or `split`.
+Such an integer follows a *source*: a dim of one of the module's weights, or of a value in its
+forward pass, that had the same size. All instances of a class run the same code, so a source must
+fit every instance. That rarely leaves more than one.
 """
 
 from __future__ import annotations
@@ -21,140 +21,156 @@ from interpress.labels.trace import Value
 from interpress.spaces.spaces import Spaces
 
 Source = tuple[Any, ...]
-"""Where a size is seen, relative to a module: a weight's dim, or a dim of an operator's value."""
+"""Where a size occurs, relative to a module: a dim of a weight, or of an operator's value."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A whole number that every instance of a module class keeps."""
+    """An integer attribute that every instance of a module class has."""
 
     kind: type[nn.Module]
     attribute: str
     place: int | None
-    """The place in a tuple or list, or None for a plain number."""
+    """The index in a tuple or list, or None for a plain integer."""
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A size before and after, and the spaces that change it."""
+class SizeChange:
+    """A size before and after a cut, and the spaces that change it."""
 
     before: int
     after: int
     spaces: frozenset[int]
 
 
-Sizes = dict[str, dict[Source, Seen]]
+Sizes = dict[str, dict[Source, SizeChange]]
+"""Per module, the sizes that occur in its weights and in its forward pass."""
 
 
-def observe(spaces: Spaces, widths: Mapping[str, int]) -> Sizes:
-    """Every size a module's own code meets, at these widths."""
+def observe_sizes(spaces: Spaces, widths: Mapping[str, int]) -> Sizes:
+    """Return all sizes that modules see, before and after spaces shrink to these widths."""
     cost = spaces.cost
     shares = cost.shares(widths)
     sizes: Sizes = {}
 
-    def note(module: str, source: Source, value: Value) -> None:
-        own = sizes.setdefault(module, {})
+    def record(module: str, source: Source, value: Value) -> None:
+        module_sizes = sizes.setdefault(module, {})
         for dim, before in enumerate(value.shape):
             if dim in value.varying:
                 continue
             after, involved = cost.length(value, dim, shares)
-            place: Source = (*source, dim)
-            own[place] = Seen(before, after, frozenset(involved & shares.keys()))
+            changing = frozenset(involved & shares.keys())
+            dim_source: Source = (*source, dim)
+            module_sizes[dim_source] = SizeChange(before, after, changing)
 
     for name, value in spaces.trace.weights.items():
-        module, _, local = name.rpartition(".")
-        note(module, ("weight", local), value)
+        module, _, local_name = name.rpartition(".")
+        record(module, ("weight", local_name), value)
     counts: Counter[str] = Counter()
     for op in spaces.trace.ops:
         module = module_of(op.node)
         for index, value in enumerate([*op.inputs(), *op.outputs]):
-            note(module, ("value", counts[module], op.family, index), value)
+            record(module, ("value", counts[module], op.family, index), value)
         counts[module] += 1
     return sizes
 
 
 @dataclass(frozen=True)
-class Options:
-    """The sources a slot may follow, likeliest first; None leaves it as it is."""
+class Candidates:
+    """The sources that a slot may follow, likeliest first; None leaves the slot unchanged."""
 
     slot: Slot
     modules: tuple[str, ...]
     sources: tuple[Source | None, ...]
     doubtful: bool
-    """Whether some size that fits stays as it is, so that the number may have to stay too."""
+    """Whether some source that fits keeps its size, so that the integer may have to stay."""
 
 
-def with_numbers(
+def modules_with_integers(
     model: nn.Module, known: tuple[type[nn.Module], ...]
 ) -> dict[type[nn.Module], list[str]]:
-    """The modules that keep whole numbers which may be sizes, by kind; not those of known kinds."""
+    """Return the modules with integers that may be sizes, by class.
+
+    Modules of the `known` classes that hold tensors are left out.
+    """
     kinds: dict[type[nn.Module], list[str]] = {}
     for name, module in model.named_modules():
-        holds = any(
+        holds_tensors = any(
             True for _ in (*module.parameters(recurse=False), *module.buffers(recurse=False))
         )
-        if not (isinstance(module, known) and holds):
+        if not (isinstance(module, known) and holds_tensors):
             kinds.setdefault(type(module), []).append(name)
     modules = dict(model.named_modules())
-    return {kind: names for kind, names in kinds.items() if any(_numbers(modules[names[0]]))}
+    return {kind: names for kind, names in kinds.items() if any(_integers(modules[names[0]]))}
 
 
-def options(spaces: Spaces, sizes: Sizes, known: tuple[type[nn.Module], ...]) -> list[Options]:
-    """The slots that some source says may have to change."""
+def find_candidates(
+    spaces: Spaces, sizes: Sizes, known: tuple[type[nn.Module], ...]
+) -> list[Candidates]:
+    """Return the slots for which some source changes, with all their sources."""
     modules = dict(spaces.program.model.named_modules())
-    found = []
-    for kind, names in with_numbers(spaces.program.model, known).items():
-        own = [sizes.get(name, {}) for name in names]
-        below = [_below(sizes, name) for name in names]
-        for attribute, place, _ in _numbers(modules[names[0]]):
+    candidates = []
+    for kind, names in modules_with_integers(spaces.program.model, known).items():
+        own_sizes = [sizes.get(name, {}) for name in names]
+        submodule_sizes = [_submodule_weight_sizes(sizes, name) for name in names]
+        for attribute, place, _ in _integers(modules[names[0]]):
             slot = Slot(kind, attribute, place)
             values = [read(modules[name], slot) for name in names]
-            near, far = _ways(own, values), _ways(below, values)
+            near, far = _outcomes(own_sizes, values), _outcomes(submodule_sizes, values)
             unchanged = tuple(value for value in values if value is not None)
-            ways = near if any(way != unchanged for way in near) else far
-            if any(way != unchanged for way in ways):
-                sources = _ranked(ways, unchanged)
-                if ways is far and unchanged in near:  # its own code sees it stay
+            outcomes = near if any(outcome != unchanged for outcome in near) else far
+            if any(outcome != unchanged for outcome in outcomes):
+                sources = _ranked(outcomes, unchanged)
+                if outcomes is far and unchanged in near:  # in its own code the size stays
                     sources = (None, *(source for source in sources if source is not None))
                 doubtful = unchanged in near or unchanged in far
-                found.append(Options(slot, tuple(names), sources, doubtful))
-    return found
+                candidates.append(Candidates(slot, tuple(names), sources, doubtful))
+    return candidates
 
 
-def _below(sizes: Sizes, name: str) -> dict[Source, Seen]:
-    """What modules below this one see of their weights."""
+def _submodule_weight_sizes(sizes: Sizes, name: str) -> dict[Source, SizeChange]:
+    """Return the sizes of the weights of all submodules, with sources relative to the module."""
     prefix = f"{name}." if name else ""
     return {
-        (inner[len(prefix) :], *source): seen
-        for inner, own in sizes.items()
-        if inner.startswith(prefix) and inner != name
-        for source, seen in own.items()
+        (submodule[len(prefix) :], *source): size
+        for submodule, submodule_sizes in sizes.items()
+        if submodule.startswith(prefix) and submodule != name
+        for source, size in submodule_sizes.items()
         if source[0] == "weight"
     }
 
 
-Ways = dict[tuple[int, ...], list[Source]]
+_Outcomes = dict[tuple[int, ...], list[Source]]
+"""The integer's new value in each instance of a class, to the sources that give these values."""
 
 
-def _ways(own: list[dict[Source, Seen]], values: list[int | None]) -> Ways:
-    """The sources that fit all instances, by what the number would become in each."""
-    ways: Ways = {}
-    for source in own[0]:
-        seen = [one.get(source) for one in own]
-        if all(s is not None and s.before == value for s, value in zip(seen, values, strict=True)):
-            ways.setdefault(tuple(s.after for s in seen if s is not None), []).append(source)
-    return ways
+def _outcomes(
+    sizes_by_instance: list[dict[Source, SizeChange]], values: list[int | None]
+) -> _Outcomes:
+    """Return the sources that fit all instances, by the values they would give."""
+    outcomes: _Outcomes = {}
+    for source in sizes_by_instance[0]:
+        changes = [sizes.get(source) for sizes in sizes_by_instance]
+        if all(
+            change is not None and change.before == value
+            for change, value in zip(changes, values, strict=True)
+        ):
+            outcome = tuple(change.after for change in changes if change is not None)
+            outcomes.setdefault(outcome, []).append(source)
+    return outcomes
 
 
-def _ranked(ways: Ways, unchanged: tuple[int, ...]) -> tuple[Source | None, ...]:
-    """One source for every way, the commonest first."""
-    ranked = sorted(ways, key=lambda way: -len(ways[way]))
-    chosen: list[Source | None] = [ways[way][0] if way != unchanged else None for way in ranked]
-    return tuple(chosen) if None in chosen else (*chosen, None)
+def _ranked(outcomes: _Outcomes, unchanged: tuple[int, ...]) -> tuple[Source | None, ...]:
+    """Return one source for every outcome, the outcome with the most sources first."""
+    ranked = sorted(outcomes, key=lambda outcome: -len(outcomes[outcome]))
+    sources: list[Source | None] = [
+        outcomes[outcome][0] if outcome != unchanged else None for outcome in ranked
+    ]
+    return tuple(sources) if None in sources else (*sources, None)
 
 
-def _numbers(module: nn.Module) -> Iterator[tuple[str, int | None, int]]:
-    """The whole numbers a module keeps, in plain attributes, tuples and lists."""
+def _integers(module: nn.Module) -> Iterator[tuple[str, int | None, int]]:
+    """Yield the integers above 1 in a module's public attributes, tuples and lists."""
     for name, value in vars(module).items():
         if name.startswith("_"):
             continue
@@ -165,7 +181,7 @@ def _numbers(module: nn.Module) -> Iterator[tuple[str, int | None, int]]:
 
 
 def read(module: nn.Module, slot: Slot) -> int | None:
-    """The number in a slot, or None where this instance has none."""
+    """Return the integer in a slot, or None if this instance has none."""
     value = getattr(module, slot.attribute, None)
     if slot.place is None:
         return value if type(value) is int else None
@@ -175,33 +191,40 @@ def read(module: nn.Module, slot: Slot) -> int | None:
 
 
 def write(module: nn.Module, slot: Slot, number: int) -> None:
-    """Put a number into a slot."""
+    """Put an integer into a slot."""
     if slot.place is None:
         setattr(module, slot.attribute, number)
         return
-    old = getattr(module, slot.attribute)
-    values = [number if place == slot.place else item for place, item in enumerate(old)]
-    setattr(module, slot.attribute, type(old)(values))
+    sequence = getattr(module, slot.attribute)
+    values = [number if place == slot.place else item for place, item in enumerate(sequence)]
+    setattr(module, slot.attribute, type(sequence)(values))
 
 
-def conflicts(found: Options, sizes: Sizes) -> set[frozenset[int]]:
-    """Spaces that want different numbers in one slot, so that they can only shrink alike."""
-    together = set()
-    for name in found.modules:
-        own = sizes.get(name, {})
-        involved = [own[s].spaces for s in found.sources if s is not None and s in own]
+def conflicts(candidates: Candidates, sizes: Sizes) -> set[frozenset[int]]:
+    """Return sets of spaces that need different integers in one slot.
+
+    They can only shrink together, by the same share.
+    """
+    conflicting = set()
+    for name in candidates.modules:
+        module_sizes = sizes.get(name, {})
+        involved = [
+            module_sizes[s].spaces
+            for s in candidates.sources
+            if s is not None and s in module_sizes
+        ]
         union = frozenset().union(*involved)
         if len(union) > 1:
-            together.add(union)
-    return together
+            conflicting.add(union)
+    return conflicting
 
 
-def shared(spaces: Spaces, found: Options, sizes: Sizes) -> set[frozenset[int]]:
-    """Different spaces that all change sizes which one slot fits, module by module."""
+def shared(spaces: Spaces, candidates: Candidates, sizes: Sizes) -> set[frozenset[int]]:
+    """Return, per module, the spaces that change different sizes equal to the slot's integer."""
     together = set()
     modules = dict(spaces.program.model.named_modules())
-    for name in found.modules:
-        number = read(modules[name], found.slot)
+    for name in candidates.modules:
+        number = read(modules[name], candidates.slot)
         sets = {s.spaces for s in sizes.get(name, {}).values() if s.before == number and s.spaces}
         if len(sets) > 1:
             together.add(frozenset().union(*sets))
@@ -215,5 +238,5 @@ _SIZE_WORDS = re.compile(
 
 
 def names_a_size(slot: Slot) -> bool:
-    """Whether an attribute's name says that it is a width, a number of heads or the like."""
+    """Return whether an attribute's name suggests a width, a number of heads or a similar size."""
     return _SIZE_WORDS.search(slot.attribute.lower()) is not None

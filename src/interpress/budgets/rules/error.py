@@ -1,54 +1,89 @@
-"""Widths for an error per layer that is certified, not estimated."""
+"""`error=0.1`: the smallest widths with a certified relative error of 10 % in every layer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import torch
+from interpress.budgets.registry import budget
+from interpress.errors import ArgumentError
 
-from interpress.allocation.problem import Problem, Widths
-from interpress.pipeline.study import Study
-from interpress.surgery.interpolations import tap_orderings
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from interpress.allocation.problem import Problem, Widths
+    from interpress.budgets.search import Search
+    from interpress.calibration.study import Study
+    from interpress.method import Method
+    from interpress.network.network import Network
 
 
-def certified_widths(knowledge: Study, problem: Problem, eps: float) -> Widths:
-    """The smallest widths with `||Z - Z[:, kept] @ T||_2 <= eps * ||Z||_2` at every tap."""
-    widths = {name: _smallest(knowledge, problem, name, eps) for name in problem.orders}
+def _without_refit(method: Method, named: bool) -> Method:
+    """Turn the refit of a named method off: the certificate is about `T`, which a refit replaces.
+
+    A `Method` that the user wrote keeps its refit.
+    """
+    if not method.correct:
+        raise ArgumentError(
+            "error= certifies the error of T, and correct=False leaves T out; ask for flops= or "
+            "width=, or leave correct at True"
+        )
+    return replace(method, refit=False) if named else method
+
+
+@budget(
+    "error",
+    meaning="largest relative error per layer, certified",
+    example=0.1,
+    below_one=True,
+    prepare=_without_refit,
+)
+def error(search: Search, value: float) -> Network:
+    """Build the smallest widths with `||Z - Z[:, kept] @ T||_2 <= value * ||Z||_2` at every tap."""
+    return search.build(certified_widths(search.study, search.problem, value))
+
+
+def certified_widths(study: Study, problem: Problem, eps: float) -> Widths:
+    """Return the smallest widths whose error is certified at every tap."""
+    widths = {name: _smallest(study, problem, name, eps) for name in problem.orders}
     while True:  # spaces that share a tap can be too narrow together
         kept = {
             name: problem.orders[name].kept(width)
             for name, width in widths.items()
-            if width < knowledge.spaces[name].size
+            if width < study.spaces[name].size
         }
-        bad = _uncertified(knowledge, kept, eps)
-        if not bad:
+        too_narrow = _uncertified(study, kept, eps)
+        if not too_narrow:
             return widths
-        for name in bad:
+        for name in too_narrow:
             allowed = problem.allowed[name]
             widths[name] = allowed[max(0, allowed.index(widths[name]) - 1)]
 
 
-def _smallest(knowledge: Study, problem: Problem, name: str, eps: float) -> int:
-    readings = knowledge.profiles[name].readings
-    orderings = [(r.ordering(problem.orders[name].units), r.per_unit) for r in readings]
-    allowed = problem.allowed[name]  # widest first; errors fall with width
-    dtype = knowledge.model_dtype
-    low, high = 0, len(allowed)  # allowed[low] holds, allowed[high] does not
+def _smallest(study: Study, problem: Problem, name: str, eps: float) -> int:
+    """Bisect the allowed widths of one space; the error decreases with the width."""
+    views = problem.orders.profiles[name].views
+    orderings = [(view.ordering(problem.orders[name].units), view.per_unit) for view in views]
+    allowed = problem.allowed[name]  # widest first
+    low, high = 0, len(allowed)  # allowed[low] is certified, allowed[high] is not
     while high - low > 1:
         middle = (low + high) // 2
-        columns = allowed[middle]
-        if all(o.certified(columns * per, eps, dtype) for o, per in orderings):
+        width = allowed[middle]
+        if all(o.certified(width * per_unit, eps, study.dtype) for o, per_unit in orderings):
             low = middle
         else:
             high = middle
     return allowed[low]
 
 
-def _uncertified(knowledge: Study, kept: Mapping[str, torch.Tensor], eps: float) -> set[str]:
-    bad: set[str] = set()
-    for tap, (ordering, found) in tap_orderings(
-        knowledge.spaces, kept, knowledge.seen.factors
-    ).items():
-        if not ordering.certified(found.k, eps, knowledge.model_dtype):
-            bad |= {name for name in kept if tap in knowledge.spaces[name].taps}
-    return bad
+def _uncertified(study: Study, kept: Mapping[str, Tensor], eps: float) -> set[str]:
+    from interpress.surgery.interpolations import tap_orderings
+
+    too_narrow: set[str] = set()
+    orderings = tap_orderings(study.spaces, kept, study.statistics.factors)
+    for tap, (ordering, interpolation) in orderings.items():
+        if not ordering.certified(interpolation.k, eps, study.dtype):
+            too_narrow |= {name for name in kept if tap in study.spaces[name].taps}
+    return too_narrow

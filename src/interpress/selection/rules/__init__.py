@@ -1,1 +1,1 @@
-""""""
+"""The built-in selections. The name of a file is the name of its selection."""

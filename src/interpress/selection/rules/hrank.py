@@ -5,27 +5,29 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from interpress.selection.profile import Profile, TapSample
-from interpress.selection.registry import Ranking, ranked, selection
+from interpress.selection.activations import TapSample
+from interpress.selection.profile import Profile
+from interpress.selection.ranking import Ranking, ranked
+from interpress.selection.registry import selection
 
 
 @selection("hrank")
 def hrank(profile: Profile) -> Ranking:
-    """Channels whose maps have the highest average rank stay.
+    """Keep the channels whose feature maps have the highest average rank.
 
-    Maps are taken where they are read, after activation and pooling. Where a map is one number,
-    its rank says how often it is not zero.
+    Maps are taken at the tap, after activation and pooling. If a map is one number, its average
+    rank is the fraction of examples on which it is not zero.
     """
     total = torch.zeros(profile.space.size, dtype=torch.float64)
-    for reading in profile.readings:
-        look = profile.look(reading.tap)
-        ranks = _ranks(look)
-        units = look.units(profile.space)
-        mine = units >= 0
-        total.index_add_(0, units[mine], ranks[mine] / ranks.mean().clamp(min=1e-300))
+    for view in profile.views:
+        sample = profile.activations(view.tap)
+        ranks = _mean_ranks(sample)
+        units = sample.units(profile.space)
+        belongs = units >= 0
+        total.index_add_(0, units[belongs], ranks[belongs] / ranks.mean().clamp(min=1e-300))
     return ranked(total)
 
 
-def _ranks(look: TapSample) -> Tensor:
-    maps = look.maps().float()
+def _mean_ranks(sample: TapSample) -> Tensor:
+    maps = sample.maps().float()
     return torch.linalg.matrix_rank(maps).double().mean(0).cpu()

@@ -1,7 +1,7 @@
-"""Backward elimination on patches: what is dropped is what the readers can best do without.
+"""Backward elimination: drop the channel whose removal the consumers can compensate best.
 
-Weight-aware like `weights`, but with every input of the readers free, all kernel taps included, as
-they are once the refit solves them again.
+Like `weights`, but all inputs of the consumers are free, kernel positions included, because the
+refit solves for all of them.
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ from interpress.linalg.elimination import eliminate
 from interpress.linalg.factor import RFactor, safe_cholesky
 from interpress.linalg.pivoting import order_by_pivoting
 from interpress.selection.profile import Profile
-from interpress.selection.registry import Ranking, selection
+from interpress.selection.ranking import Ranking
+from interpress.selection.registry import selection
 from interpress.selection.rules.weights import weights
 
 
 @selection("patches")
 def patches(profile: Profile) -> Ranking:
-    """First to go is the channel whose loss the readers make up for best with the others."""
-    readers = [reading.patches for reading in profile.readings if reading.patches is not None]
-    if not readers or len(readers) < len(profile.readings):
+    """Drop first the channel whose removal re-solved consumers can compensate best."""
+    consumers = [view.patches for view in profile.views if view.patches is not None]
+    if not consumers or len(consumers) < len(profile.views):
         return weights(profile)
-    units, errors = eliminate(readers, _dependent(profile))
+    units, errors = eliminate(consumers, _dependent(profile))
     relative = (errors / errors[0].clamp(min=1e-300)).sqrt()
     return Ranking(units, relative, errors)
 
 
 def _dependent(profile: Profile) -> Tensor:
-    """Channels that are combinations of the others, to rounding: dead ones, duplicates."""
+    """Return the channels that are linear combinations of others, such as dead ones."""
     if profile.in_blocks:
         return torch.zeros(0, dtype=torch.long)
     if safe_cholesky(profile.factor.G) is not None:
         return torch.zeros(0, dtype=torch.long)
-    factor = profile.factor  # on the host, where a factorization of this size is quickest
+    factor = profile.factor  # moved to the CPU, where a factorization of this size is fastest
     gram, root = (None if m is None else m.cpu() for m in (factor.gram, factor.root))
     ordering = order_by_pivoting(RFactor(factor.rows, factor.floor, gram=gram, root=root))
     return ordering.order[~ordering.independent]

@@ -1,4 +1,4 @@
-"""Baseline: provable filter pruning's sampling (Liebenwein et al., ICLR 2020)."""
+"""Baseline: the sampling of provable filter pruning (Liebenwein et al., ICLR 2020)."""
 
 from __future__ import annotations
 
@@ -10,49 +10,54 @@ from torch import Tensor
 
 from interpress.selection.contributions import patches_and_weights, summed_by_unit
 from interpress.selection.profile import Profile
-from interpress.selection.registry import Ranking, ranked, selection
+from interpress.selection.ranking import Ranking, ranked
+from interpress.selection.registry import selection
 
-_ROWS = 512
+_ROWS = 512  # sampled positions of the consumer's output
 
 
 @selection("pfp")
 def pfp(profile: Profile) -> Ranking:
-    """Channels are drawn, without replacement, in proportion to their sensitivity.
+    """Draw channels without replacement in proportion to their sensitivity.
 
-    The sensitivity is the largest share a channel has, over examples and outputs, in what its
-    reader adds up, positive and negative parts apart. The original draws with replacement and
-    scales what it drew; what is scaled here is left to the correction.
+    The sensitivity of a channel is the largest fraction it contributes, over examples and outputs,
+    to the sum that its consumer computes; positive and negative terms are counted separately. The
+    published method draws with replacement and rescales the kept channels; here the correction by
+    `T` takes the place of rescaling.
     """
     sensitivity = torch.zeros(profile.space.size, dtype=torch.float64)
-    for reading in profile.readings:
-        look = profile.look(reading.tap)
-        found = patches_and_weights(look, _ROWS, profile.generator())
-        if found is None:
-            weight = reading.H.diagonal().reshape(profile.space.size, -1).sum(1).sqrt()
-            sizes = summed_by_unit(look.columns()[:_ROWS].abs().to(weight), look, profile)
-            own = _share((sizes * weight)[:, None])
+    for view in profile.views:
+        sample = profile.activations(view.tap)
+        inputs = patches_and_weights(sample, _ROWS, profile.generator())
+        if inputs is None:
+            weight = view.H.diagonal().reshape(profile.space.size, -1).sum(1).sqrt()
+            magnitudes = sample.columns()[:_ROWS].abs().to(weight)
+            sizes = summed_by_unit(magnitudes, sample, profile)
+            fractions = _largest_fraction((sizes * weight)[:, None])
         else:
-            own = _largest_shares(*found, partial(summed_by_unit, look=look, profile=profile))
-        sensitivity = torch.maximum(sensitivity, own)
-    waiting = torch.empty_like(sensitivity).exponential_(generator=profile.generator())
-    return ranked(sensitivity / waiting)  # a race: who is drawn first
+            by_unit = partial(summed_by_unit, sample=sample, profile=profile)
+            fractions = _largest_fractions(*inputs, by_unit)
+        sensitivity = torch.maximum(sensitivity, fractions)
+    # ranking by sensitivity over exponential noise is sampling without replacement
+    noise = torch.empty_like(sensitivity).exponential_(generator=profile.generator())
+    return ranked(sensitivity / noise)
 
 
-def _largest_shares(X: Tensor, W: Tensor, by_unit: Callable[[Tensor], Tensor]) -> Tensor:
-    """Per unit, its largest share over rows, outputs and signs."""
-    best: Tensor | None = None
+def _largest_fractions(X: Tensor, W: Tensor, by_unit: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return, per unit, its largest fraction of a sum over rows, outputs and signs."""
+    largest: Tensor | None = None
     for rows in X.split(16):
-        up, down = rows.clamp(min=0), rows.clamp(max=0)
+        positive, negative = rows.clamp(min=0), rows.clamp(max=0)
         for left, right in ((W.clamp(min=0), W.clamp(max=0)), (W.clamp(max=0), W.clamp(min=0))):
-            parts = torch.einsum("rct,oct->roc", up, left)
-            parts += torch.einsum("rct,oct->roc", down, right)
-            own = _share(by_unit(parts.abs()))
-            best = own if best is None else torch.maximum(best, own)
-    assert best is not None
-    return best
+            terms = torch.einsum("rct,oct->roc", positive, left)
+            terms += torch.einsum("rct,oct->roc", negative, right)
+            fractions = _largest_fraction(by_unit(terms.abs()))
+            largest = fractions if largest is None else torch.maximum(largest, fractions)
+    assert largest is not None
+    return largest
 
 
-def _share(parts: Tensor) -> Tensor:
-    """(rows, outputs, units) as each unit's largest share of a sum."""
-    whole = parts.sum(-1, keepdim=True)
-    return (parts / whole.clamp(min=1e-30)).amax((0, 1)).double().cpu()
+def _largest_fraction(terms: Tensor) -> Tensor:
+    """Return, from (rows, outputs, units), each unit's largest fraction of a sum over units."""
+    total = terms.sum(-1, keepdim=True)
+    return (terms / total.clamp(min=1e-30)).amax((0, 1)).double().cpu()

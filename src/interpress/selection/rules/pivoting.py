@@ -7,12 +7,13 @@ import torch
 from interpress.linalg.blocks import order_blocks
 from interpress.linalg.pivoting import order_by_pivoting
 from interpress.selection.profile import Profile
-from interpress.selection.registry import Ranking, selection
+from interpress.selection.ranking import Ranking
+from interpress.selection.registry import selection
 
 
 @selection("pivoting")
 def pivoting(profile: Profile) -> Ranking:
-    """Next comes the channel whose activations are furthest from those of the channels before."""
+    """Keep next the channel whose activations the kept ones reproduce worst."""
     if profile.in_blocks:
         return in_blocks(profile, weighted=False)
     ordering = order_by_pivoting(profile.factor)
@@ -20,12 +21,12 @@ def pivoting(profile: Profile) -> Ranking:
 
 
 def in_blocks(profile: Profile, *, weighted: bool) -> Ranking:
-    """Heads: several columns stay or go together."""
+    """Rank heads, whose columns are kept or dropped together."""
     terms = []
-    for reading in profile.readings:
-        G = reading.factor.G
-        H = reading.H if weighted else torch.eye(len(G), dtype=G.dtype, device=G.device)
-        terms.append((G, H, torch.arange(len(G)).reshape(-1, reading.per_unit)))
+    for view in profile.views:
+        G = view.factor.G
+        H = view.H if weighted else torch.eye(len(G), dtype=G.dtype, device=G.device)
+        terms.append((G, H, torch.arange(len(G)).reshape(-1, view.per_unit)))
     units = order_blocks(terms)
     errors = profile.squared_errors(units).sqrt()
     return Ranking(units, errors / errors[0].clamp(min=1e-300))

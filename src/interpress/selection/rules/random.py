@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 
 from interpress.selection.profile import Profile
-from interpress.selection.registry import Ranking, ranked, selection
+from interpress.selection.ranking import Ranking, ranked
+from interpress.selection.registry import selection
 
 
 @selection("random")
 def random(profile: Profile) -> Ranking:
-    """Any order is as good as any other; the seed draws one."""
+    """Rank the channels at random; the seed draws the order."""
     return ranked(torch.rand(profile.space.size, generator=profile.generator()))

@@ -1,17 +1,17 @@
 """Baseline: the criterion of soft filter pruning (He et al., IJCAI 2018).
 
-The method zeroes the filters of smallest Euclidean norm, trains on, and chooses again after every
-epoch. Without training, what is left of it is its first choice, which is that of `l2`.
+The published method sets the filters of smallest Euclidean norm to zero, trains, and selects again
+after every epoch. Without training only its first selection remains, which equals `l2`.
 """
 
 from __future__ import annotations
 
 from interpress.selection.profile import Profile
-from interpress.selection.registry import Ranking, ranked, selection
-from interpress.selection.rules.magnitude import filter_norms
+from interpress.selection.ranking import Ranking, ranked
+from interpress.selection.registry import selection
 
 
 @selection("soft")
 def soft(profile: Profile) -> Ranking:
-    """Filters with the largest Euclidean norm stay."""
-    return ranked(filter_norms(profile, 2))
+    """Keep the filters with the largest Euclidean norm."""
+    return ranked(profile.producers.norms(2))

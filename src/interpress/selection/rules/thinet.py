@@ -1,4 +1,4 @@
-"""Baseline: ThiNet's greedy choice (Luo et al., ICCV 2017)."""
+"""Baseline: ThiNet's greedy selection (Luo et al., ICCV 2017)."""
 
 from __future__ import annotations
 
@@ -7,46 +7,47 @@ from torch import Tensor
 
 from interpress.selection.contributions import patches_and_weights, summed_by_unit
 from interpress.selection.profile import Profile
-from interpress.selection.registry import Ranking, selection
+from interpress.selection.ranking import Ranking
+from interpress.selection.registry import selection
 
-_ROWS = 4096  # sampled places of the reader's output, each in one random channel of it
+_ROWS = 4096  # sampled positions of the consumer's output, each in one random output channel
 
 
 @selection("thinet")
 def thinet(profile: Profile) -> Ranking:
-    """Next to go is the channel that keeps what all dropped ones together contributed smallest."""
-    C = torch.zeros(profile.space.size, profile.space.size, dtype=torch.float64)
-    for reading in profile.readings:
-        own = _contributions(profile, reading.tap)
-        if own is None:  # several readers in one, a grouped one: all of its outputs at once
-            product = reading.factor.G * reading.H
-            own = product.reshape(profile.space.size, reading.per_unit, profile.space.size, -1)
-            own = own.sum((1, 3))
-        own = own.double().cpu()
-        C += own / own.diagonal().sum().clamp(min=1e-300)
+    """Drop next the channel that keeps the summed contribution of all dropped ones smallest."""
+    size = profile.space.size
+    C = torch.zeros(size, size, dtype=torch.float64)
+    for view in profile.views:
+        products = _contribution_products(profile, view.tap)
+        if products is None:  # not a single dense consumer: use all of its outputs at once
+            gram = view.factor.G * view.H
+            products = gram.reshape(size, view.per_unit, size, -1).sum((1, 3))
+        products = products.double().cpu()
+        C += products / products.diagonal().sum().clamp(min=1e-300)
     return _greedy(C)
 
 
-def _contributions(profile: Profile, tap: str) -> Tensor | None:
-    """Products of two channels' contributions, summed over sampled places of the output."""
+def _contribution_products(profile: Profile, tap: str) -> Tensor | None:
+    """Return (units, units) products of two units' contributions, summed over sampled outputs."""
     generator = profile.generator()
-    look = profile.look(tap)
-    found = patches_and_weights(look, _ROWS, generator)
-    if found is None:
+    sample = profile.activations(tap)
+    inputs = patches_and_weights(sample, _ROWS, generator)
+    if inputs is None:
         return None
-    X, W = found
+    X, W = inputs
     channel = torch.randint(len(W), (len(X),), generator=generator).to(W.device)
-    parts = [
+    contributions = [
         (x * W[c]).sum(-1) for x, c in zip(X.split(256), channel.split(256), strict=True)
     ]  # (rows, columns)
-    single = summed_by_unit(torch.cat(parts), look, profile)
-    return single.T @ single
+    by_unit = summed_by_unit(torch.cat(contributions), sample, profile)
+    return by_unit.T @ by_unit
 
 
 def _greedy(C: Tensor) -> Ranking:
-    """The order of dropping, reversed: each time what all dropped contributed grows least."""
+    """Drop units one by one, each time the one that lets the dropped sum grow least."""
     size = len(C)
-    growth = C.diagonal().clone()  # by how much ||sum of the dropped|| ** 2 grows with each unit
+    growth = C.diagonal().clone()  # growth of ||sum of the dropped|| ** 2 with each unit
     dropped: list[int] = []
     sums = [0.0]
     for _ in range(size):

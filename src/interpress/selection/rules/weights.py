@@ -1,16 +1,17 @@
-"""Weight-aware ordering: what matters is the error that the readers of the channels see."""
+"""Weight-aware ordering: minimise the error that the consumers of the channels see."""
 
 from __future__ import annotations
 
 from interpress.linalg.pivoting import order_by_weights
 from interpress.selection.profile import Profile
-from interpress.selection.registry import Ranking, selection
+from interpress.selection.ranking import Ranking
+from interpress.selection.registry import selection
 from interpress.selection.rules.pivoting import in_blocks, pivoting
 
 
 @selection("weights")
 def weights(profile: Profile) -> Ranking:
-    """Next comes the channel that lowers `||(Z - Z[:, kept] @ T) @ U||` most."""
+    """Keep next the channel that lowers `||(Z - Z[:, kept] @ T) @ U||` most."""
     if not bool(profile.H.any()) or not bool(profile.factor.G.any()):
         return pivoting(profile)
     if profile.in_blocks:

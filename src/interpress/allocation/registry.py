@@ -1,0 +1,65 @@
+"""The table of allocations.
+
+An allocation is a path: widths from the whole network down to the smallest one. To add one, write
+a file in `rules/` with one function:
+
+    @allocation("constant")
+    def constant(problem: Problem) -> Iterator[Widths]: ...
+
+`losses` says how the loss of a space at each width is predicted. With `measures=True` it also gets
+the measured effect of every space on the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from interpress.allocation.effects import Effects
+from interpress.allocation.problem import Problem, Widths
+from interpress.registry import Registry
+from interpress.selection.orders import Orders
+
+Path = Callable[[Problem], Iterator[Widths]]
+Losses = Callable[[Orders, Effects | None], Mapping[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One allocation: its path, and the losses it goes by."""
+
+    path: Path
+    losses: Losses
+    measures: bool = False
+
+
+ALLOCATIONS: Registry[Allocation] = Registry("allocation", "interpress.allocation.rules")
+
+
+def monotone(losses: Tensor) -> Tensor:
+    """Return the same losses, raised where needed so that they never increase with the width."""
+    return losses.flip(0).cummax(0).values.flip(0)
+
+
+def consumer_errors(orders: Orders, effects: Effects | None = None) -> dict[str, Tensor]:
+    """Return the relative squared error that the consumers of every space see, per width."""
+    return {name: monotone(order.errors) for name, order in orders.items()}
+
+
+def pivot_ratios(orders: Orders, effects: Effects | None = None) -> dict[str, Tensor]:
+    """Return the paper's cheap estimate `|r_{k+1,k+1} / r_11|` per width."""
+    return {name: monotone(order.proxy) for name, order in orders.items()}
+
+
+def allocation(
+    name: str, *, losses: Losses = consumer_errors, measures: bool = False
+) -> Callable[[Path], Path]:
+    """Return a decorator that registers a path as the allocation of this name."""
+
+    def add(path: Path) -> Path:
+        ALLOCATIONS.register(name)(Allocation(path, losses, measures))
+        return path
+
+    return add

@@ -1,0 +1,30 @@
+"""Constant fraction (the paper's Algorithm 1): the same fraction of every space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from interpress.allocation.problem import Problem, Widths
+from interpress.allocation.registry import allocation, pivot_ratios
+
+_STEPS = 1000  # fractions that the path goes through
+
+
+@allocation("constant", losses=pivot_ratios)
+def constant(problem: Problem) -> Iterator[Widths]:
+    """Yield the widths at constant fractions, from one down to zero."""
+    last = None
+    for step in range(_STEPS, -1, -1):
+        widths = at_fraction(problem, step / _STEPS)
+        if widths != last:
+            yield widths
+        last = widths
+
+
+def at_fraction(problem: Problem, fraction: float) -> Widths:
+    """Return the same fraction of every space, rounded up to an allowed width."""
+    widths = {}
+    for name, allowed in problem.allowed.items():
+        size = problem.spaces[name].size
+        widths[name] = min((w for w in allowed if w >= fraction * size - 1e-9), default=size)
+    return widths

@@ -1,0 +1,48 @@
+"""Measured allocation: marginal, with each space's loss scaled to its measured effect."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from interpress.allocation.effects import Effects
+from interpress.allocation.problem import Problem, Widths
+from interpress.allocation.registry import allocation, consumer_errors
+from interpress.allocation.rules.marginal import marginal
+from interpress.selection.orders import ChannelOrder, Orders
+from interpress.selection.profile import Profile
+
+_TRUST = 0.1
+"""Exponent of the measured factor; 0 would ignore it. On the three CIFAR-10 networks the measured
+factors gain less than 0.1 points over `marginal` and are noisy with 16 examples, so they are
+shrunk towards 1."""
+
+
+def measured_losses(orders: Orders, effects: Effects | None) -> dict[str, Tensor]:
+    """Return the consumers' errors, each scaled to what its space does to the output."""
+    assert effects is not None
+    curves = consumer_errors(orders)
+    return {
+        name: curve * effect_factor(orders.profiles[name], orders[name], effects[name])
+        for name, curve in curves.items()
+    }
+
+
+@allocation("measured", losses=measured_losses, measures=True)
+def measured(problem: Problem) -> Iterator[Widths]:
+    """Yield the widths of the marginal path under the scaled losses."""
+    return marginal(problem)
+
+
+def effect_factor(profile: Profile, order: ChannelOrder, effect: list[tuple[int, float]]) -> float:
+    """Return the ratio of measured effect to predicted error, shrunk towards 1 on a log scale."""
+    ratios = [
+        math.log(distance / error)
+        for distance, error in (
+            (distance, profile.squared_error(order.units, width)) for width, distance in effect
+        )
+        if distance > 0 and error > 0 and math.isfinite(distance)
+    ]
+    return math.exp(_TRUST * sum(ratios) / len(ratios)) if ratios else 1.0

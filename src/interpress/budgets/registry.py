@@ -1,0 +1,64 @@
+"""The table of budgets.
+
+A budget turns a number that a user asks for into a network. To add one, write a file in `rules/`
+with one function:
+
+    @budget("flops", meaning="fraction of the FLOPs to keep", example=0.5)
+    def flops(search: Search, value: float) -> Network: ...
+
+The command line lists budgets in `--help` without importing torch, so these files import what they
+need for computing inside the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from interpress.registry import Registry
+
+if TYPE_CHECKING:
+    from interpress.budgets.search import Search
+    from interpress.network.network import Network
+
+Solve = Callable[["Search", float], "Network"]
+Prepare = Callable[[Any, bool], Any]
+"""From the method, and whether the user named it, to the method to use."""
+
+
+@dataclass(frozen=True)
+class BudgetRule:
+    """One kind of budget."""
+
+    meaning: str
+    """What the number is, for `--help` and errors."""
+    example: float
+    solve: Solve
+    resource: str
+    """What the allocation saves: "flops" or "params"."""
+    below_one: bool
+    """Whether the number must be below 1, rather than at most 1."""
+    prepare: Prepare
+
+
+BUDGETS: Registry[BudgetRule] = Registry("budget", "interpress.budgets.rules")
+
+
+def budget(
+    name: str,
+    *,
+    meaning: str,
+    example: float,
+    resource: str = "flops",
+    below_one: bool = False,
+    prepare: Prepare = lambda method, named: method,
+) -> Callable[[Solve], Solve]:
+    """Return a decorator that registers a function as the budget of this name."""
+
+    def add(solve: Solve) -> Solve:
+        rule = BudgetRule(meaning, example, solve, resource, below_one, prepare)
+        BUDGETS.register(name)(rule)
+        return solve
+
+    return add

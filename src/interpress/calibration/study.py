@@ -1,0 +1,77 @@
+"""What is known about a network after calibration, as one record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from interpress.calibration.sample_weights import TopClasses
+from interpress.calibration.statistics import Statistics
+from interpress.data.batches import merge_batches
+from interpress.data.calibration_set import CalibrationSet
+from interpress.errors import ArgumentError
+from interpress.evaluation.evaluator import Evaluator
+from interpress.evaluation.output_meaning import OutputMeaning
+from interpress.graph.example import Example
+from interpress.spaces.batching import captured_examples, examples_per_batch
+from interpress.spaces.spaces import Spaces
+
+_MEMORY_FOR_FEW = 2**30  # bytes of activations that `few_examples` may cause
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A network's spaces and statistics, with the data and the output they belong to."""
+
+    spaces: Spaces
+    statistics: Statistics
+    data: CalibrationSet | None
+    """None if a saved analysis was loaded without data."""
+    meaning: OutputMeaning
+    fit_examples: int
+    """How many examples `data` has to fit."""
+    top_classes: TopClasses | None
+    """The classes that the network predicts for them."""
+    seed: int = 0
+
+    @property
+    def original(self) -> nn.Module:
+        """The original network."""
+        return self.spaces.program.model
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype that weights are stored in."""
+        dtypes = [p.dtype for p in self.original.parameters() if p.is_floating_point()]
+        return dtypes[0] if dtypes else torch.float32
+
+    def sample_weights(self) -> Tensor:
+        """Return (fit_examples,) how much every example counts in the refit."""
+        if self.top_classes is None:
+            return torch.ones(self.fit_examples)
+        return self.top_classes.weights()
+
+    def require_data(self) -> CalibrationSet:
+        """Return the calibration data, or raise if there are none."""
+        if self.data is None:
+            raise ArgumentError(
+                "this analysis was loaded without calibration data, which the refit, measured "
+                "allocation and agreement need; pass data= to Analysis.load, or use "
+                "Method(refit=False, allocation='marginal')"
+            )
+        return self.data
+
+    def evaluator(self) -> Evaluator:
+        """Return what judges smaller networks on the held-out examples."""
+        data = self.require_data()
+        limit = examples_per_batch(self.spaces, data.device)
+        return Evaluator(self.original, data, self.meaning, limit)
+
+    def few_examples(self, wanted: int) -> Example:
+        """Return at most `wanted` examples to fit, fewer if their activations are large."""
+        cost = self.spaces.cost()
+        per_example = max(1, cost.activation_bytes // captured_examples(self.spaces))
+        count = max(2, min(wanted, _MEMORY_FOR_FEW // per_example))
+        return merge_batches(list(self.require_data().batches("fit", limit=count)))

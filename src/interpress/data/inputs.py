@@ -1,0 +1,119 @@
+"""From a batch as loaders make it to the inputs that a model's forward takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from interpress.errors import ArgumentError, DataError
+from interpress.graph.example import Example
+
+Forward = Callable[[nn.Module, Any], Any]
+"""A user's function that calls the model on one batch."""
+
+LABELS = ("label", "labels", "label_ids", "target", "targets", "start_positions", "end_positions")
+"""Keys of a batch that hold labels, which are never passed to the model."""
+
+
+def as_example(batch: Any, model: nn.Module, number: int = 0) -> Example:
+    """Return the model's inputs from batch number `number` of the calibration data."""
+    batch = plain_batch(batch)
+    if isinstance(batch, Example):
+        return batch
+    if isinstance(batch, Tensor):
+        return Example((batch,))
+    if isinstance(batch, Mapping):
+        return Example((), _accepted(batch, model, number))
+    if isinstance(batch, tuple | list) and batch:
+        if isinstance(batch[0], Mapping):
+            return as_example(batch[0], model, number)
+        required = max(1, required_inputs(model))
+        if len(batch) < required:
+            raise DataError(
+                f"calibration batch {number} has {len(batch)} inputs, but {type(model).__name__} "
+                f"takes {required}; give them all, or pass forward="
+            )
+        return Example(tuple(batch[:required]))
+    raise DataError(
+        f"calibration batch {number} is a {type(batch).__name__}; give tensors, tuples or dicts of "
+        "tensors, or pass forward=lambda model, batch: ..."
+    )
+
+
+def _accepted(batch: Mapping[str, Any], model: nn.Module, number: int) -> dict[str, Any]:
+    """Return the entries of a dict batch that the model's forward takes."""
+    parameters = _parameters(model)
+    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    inputs = {
+        str(name): value
+        for name, value in batch.items()
+        if name not in LABELS and (open_ended or name in parameters)
+    }
+    if not any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(inputs)):
+        raise DataError(
+            f"calibration batch {number} has the keys {', '.join(map(repr, batch))}, but "
+            f"{type(model).__name__} takes {', '.join(parameters)}; rename the keys, or pass "
+            "forward=lambda model, batch: model(batch[...])"
+        )
+    return inputs
+
+
+def without_cache(example: Example, model: nn.Module) -> Example:
+    """Keep a language model from returning its key-value cache, which is not compared."""
+    if "use_cache" in example.kwargs or "use_cache" not in _parameters(model):
+        return example
+    return Example(example.args, {**example.kwargs, "use_cache": False})
+
+
+class _InputsRecorded(Exception):
+    """Raised inside the model's call, once its inputs are known."""
+
+    def __init__(self, example: Example) -> None:
+        super().__init__()
+        self.example = example
+
+
+def record_inputs(model: nn.Module, forward: Forward, batch: Any) -> Example:
+    """Return the inputs with which the user's own function calls the model."""
+
+    def stop(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        raise _InputsRecorded(Example(args, kwargs))
+
+    handle = model.register_forward_pre_hook(stop, with_kwargs=True, prepend=True)
+    try:
+        forward(model, batch)
+    except _InputsRecorded as stopped:
+        return stopped.example
+    finally:
+        handle.remove()
+    raise ArgumentError(
+        "forward= returned without calling the model; call model(...) in it, as in "
+        "forward=lambda model, batch: model(batch['pixels'])"
+    )
+
+
+def plain_batch(batch: Any) -> Any:
+    """Return a batch with arrays as tensors and any mapping as a dict."""
+    if isinstance(batch, Example):
+        return batch
+    return pytree.tree_map(_tensor, dict(batch) if isinstance(batch, Mapping) else batch)
+
+
+def _tensor(leaf: Any) -> Any:
+    return torch.from_numpy(leaf) if type(leaf).__name__ == "ndarray" else leaf
+
+
+def required_inputs(model: nn.Module) -> int:
+    """Return how many positional inputs the model's forward requires."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = _parameters(model).values()
+    return sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters)
+
+
+def _parameters(model: nn.Module) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(model.forward).parameters

@@ -1,0 +1,27 @@
+"""Warn when the calibration data look like the data that the network was trained on."""
+
+from __future__ import annotations
+
+import warnings
+
+from interpress.evaluation.tally import Agreement
+
+_CERTAIN = 0.01
+"""Mean doubt (one minus confidence) on held-out examples below which they look memorised."""
+
+
+class MemorizedWarning(UserWarning):
+    """The calibration data look like data that the network was trained on."""
+
+
+def warn_if_memorized(agreement: Agreement | None) -> None:
+    """Warn if the original network is nearly certain of every held-out decision."""
+    confidence = None if agreement is None else agreement.confidence
+    if confidence is not None and 1 - confidence < _CERTAIN:
+        warnings.warn(
+            f"the model's mean confidence on the held-out calibration examples is "
+            f"{confidence:.1%}, which is typical of training data. Agreement measured on them is "
+            "too optimistic; calibrate on examples that the model was not trained on",
+            MemorizedWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,150 @@
+"""The kinds of output that can be compared: one class each.
+
+To add a kind, write a subclass of `OutputKind` here and add it to `KINDS`. If its shape tells it
+apart, recognise it in `evaluation/output_meaning.py`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class OutputKind:
+    """How outputs of one kind are turned into decisions and compared.
+
+    The base class compares numbers, as a regression does.
+    """
+
+    name: str = "regression"
+    decides: bool = False
+    """Whether the output is, or gives, a decision."""
+    has_scores: bool = False
+    """Whether decisions are made from scores, so that a KL divergence is defined."""
+
+    def decisions(self, output: Tensor) -> Tensor:
+        """Return one integer per example (and position)."""
+        return output
+
+    def divergences(self, reference: Tensor, other: Tensor) -> Tensor:
+        """Return, per example, how far the second output is from the first."""
+        difference = self._divergence(reference.double().cpu(), other.double().cpu())
+        return difference.flatten(1).mean(1) if difference.ndim > 1 else difference
+
+    def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
+        return (a - b).square()
+
+    def distance(self, reference: Tensor, other: Tensor) -> float:
+        """Return the squared difference of the outputs relative to their spread.
+
+        With few examples it is less noisy than a divergence.
+        """
+        a, b = self._centred(reference.double().cpu()), self._centred(other.double().cpu())
+        spread = float((a - a.mean(0)).square().sum())
+        return float((a - b).square().sum()) / spread if spread > 0 else 0.0
+
+    def _centred(self, output: Tensor) -> Tensor:
+        return output
+
+    def confidence(self, output: Tensor) -> Tensor | None:
+        """Return the probability of each decision, or None if there are no probabilities."""
+        return None
+
+    def probabilities(self, output: Tensor) -> Tensor | None:
+        """Return (examples, classes) if there is one decision per example, else None."""
+        return None
+
+    def classes(self, output: Tensor) -> int | None:
+        """Return how many classes the scores distinguish, or None if there are no classes."""
+        return None
+
+
+class Regression(OutputKind):
+    """Numbers: compared by their squared difference."""
+
+
+class Decisions(OutputKind):
+    """Integers, such as the result of an argmax: compared for equality."""
+
+    name = "decisions"
+    decides = True
+
+    def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
+        return (a != b).double()
+
+
+class Classification(OutputKind):
+    """Scores along the last dim: the largest one decides."""
+
+    name = "classification"
+    decides = has_scores = True
+    dim = -1
+
+    def decisions(self, output: Tensor) -> Tensor:
+        """Return the class with the largest score."""
+        return output.argmax(self.dim)
+
+    def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return KL(a || b) of the probabilities."""
+        p, q = self._log_probabilities(a), self._log_probabilities(b)
+        kl = torch.where(p > -1e30, p.exp() * (p - q.clamp(min=-1e30)), 0.0).sum(self.dim)
+        return kl.clamp(min=0)  # rounding can make it negative
+
+    def _centred(self, output: Tensor) -> Tensor:
+        """Subtract the mean score, which changes no probability."""
+        return output - output.mean(self.dim, keepdim=True)
+
+    def confidence(self, output: Tensor) -> Tensor | None:
+        """Return the probability of the class with the largest score."""
+        return self._log_probabilities(output.double().cpu()).exp().amax(self.dim)
+
+    def probabilities(self, output: Tensor) -> Tensor | None:
+        """Return (examples, classes) if there is one decision per example, else None."""
+        values = self._log_probabilities(output.double().cpu()).exp().movedim(self.dim, -1)
+        one_each = values.numel() == len(values) * values.shape[-1]
+        return values.reshape(len(values), -1) if one_each else None
+
+    def classes(self, output: Tensor) -> int | None:
+        """Return the number of scores per decision; 0 if the output has no such dim."""
+        return output.shape[self.dim] if output.ndim >= 2 else 0
+
+    def _log_probabilities(self, scores: Tensor) -> Tensor:
+        return scores.log_softmax(self.dim)
+
+
+class Segmentation(Classification):
+    """Scores along dim 1, one decision per pixel."""
+
+    name = "segmentation"
+    dim = 1
+
+
+class Binary(Classification):
+    """A single score: its sign decides."""
+
+    name = "binary"
+
+    def decisions(self, output: Tensor) -> Tensor:
+        """Return 1 where the score is positive, else 0."""
+        return (output > 0).long()
+
+    def _centred(self, output: Tensor) -> Tensor:
+        return output
+
+    def confidence(self, output: Tensor) -> Tensor | None:
+        """Return None: a single score is often not calibrated as a probability."""
+        return None
+
+    def classes(self, output: Tensor) -> int | None:
+        """Return None: one score decides between two classes."""
+        return None
+
+    def _log_probabilities(self, scores: Tensor) -> Tensor:
+        return nn.functional.logsigmoid(torch.stack([-scores, scores], -1))
+
+
+KINDS: dict[str, OutputKind] = {
+    kind.name: kind
+    for kind in (Classification(), Segmentation(), Binary(), Regression(), Decisions())
+}
+"""Every kind by its name, as in `kind="binary"`."""

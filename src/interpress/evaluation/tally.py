@@ -1,0 +1,205 @@
+"""Count how often two networks decide the same: the paper's *model correlation*."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from interpress.errors import DataError
+from interpress.evaluation.output_meaning import OutputMeaning
+
+_Z = 1.959963984540054  # quantile of the normal distribution for a 95 % interval
+_MOST_FLIPS = 10_000  # bounds the memory of a long comparison
+
+
+@dataclass(frozen=True)
+class Flip:
+    """One decision that changed."""
+
+    index: int
+    """The example, counted from 0."""
+    before: int
+    after: int
+    label: int | None = None
+    position: tuple[int, ...] = ()
+    """Where in the example (a token, a pixel), if it holds several decisions."""
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """One class: by label if labels are given, else by what the first network decides."""
+
+    label: int
+    count: int
+    agreement: float
+    accuracy_before: float | None = None
+    accuracy_after: float | None = None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How much two networks agree on some data."""
+
+    kind: str
+    examples: int
+    decisions: int
+    """How many decisions were compared; 0 for a regression."""
+    agreement: float | None
+    """Fraction of decisions that are the same; None for a regression."""
+    interval: tuple[float, float] | None
+    """95 % confidence interval of that fraction."""
+    divergence: float | None
+    """Mean KL(first || second) of the probabilities; None if there are no scores."""
+    output_error: float | None
+    """Root-mean-square difference of a regression's outputs, relative to their standard deviation:
+    predicting the mean gives 1."""
+    accuracy: tuple[float, float] | None = None
+    """Of the first and the second network, if labels are known."""
+    per_class: tuple[ClassRow, ...] = ()
+    flips: tuple[Flip, ...] = field(default=(), repr=False)
+    """The decisions that changed, at most 10,000 of them."""
+    distance: float | None = field(default=None, repr=False)
+    """Mean over examples of sqrt(KL). With about 200 examples the mean KL is dominated by a few
+    outliers; this is not. None if there are no scores."""
+    confidence: float | None = field(default=None, repr=False)
+    """Mean confidence of the first network in its decisions, where it was measured."""
+
+    def __float__(self) -> float:
+        return float("nan") if self.agreement is None else self.agreement
+
+    def __str__(self) -> str:
+        if self.agreement is None or self.interval is None:
+            return f"output error {self.output_error:.3g} on {self.examples:,} examples"
+        low, high = self.interval
+        text = f"{self.agreement:.2%} of {self.decisions:,} decisions ({low:.2%} to {high:.2%})"
+        return text if self.divergence is None else f"{text}, KL {self.divergence:.4f}"
+
+
+class Tally:
+    """Adds up batches of outputs; apart from the flips, its memory does not grow with them."""
+
+    def __init__(self, meaning: OutputMeaning) -> None:
+        self.meaning = meaning
+        self.examples = 0
+        self._agreed = 0.0  # summed over examples: the fraction of their decisions that agree
+        self._decisions = 0
+        self._divergence = 0.0
+        self._root_divergence = 0.0
+        self._squares: list[Tensor] = []  # per output: squared differences, squares and sums
+        self._by_label: dict[int, list[int]] = {}  # count, agreeing, first right, second right
+        self._by_decision: dict[int, list[int]] = {}  # the same by the first network's decision
+        self._flips: list[Flip] = []
+
+    def add(self, first: Tensor, second: Tensor, labels: Tensor | None = None) -> None:
+        """Add the outputs of both networks on one batch."""
+        if first.shape != second.shape:
+            raise DataError(
+                f"the networks' outputs have shapes {tuple(first.shape)} and "
+                f"{tuple(second.shape)}; compare networks with the same outputs"
+            )
+        first, second = first.cpu(), second.cpu()
+        for which, output in (("first", first), ("second", second)):
+            if output.is_floating_point() and bool(output.isnan().any()):
+                raise DataError(
+                    f"the {which} network's output is NaN near example {self.examples}, so it "
+                    "cannot be compared; check its weights and this example"
+                )
+        rule = self.meaning.rule
+        if rule.decides:
+            divergences = rule.divergences(first, second)
+            self._divergence += float(divergences.sum())
+            self._root_divergence += float(divergences.sqrt().sum())
+            self._add_decisions(rule.decisions(first), rule.decisions(second), labels)
+        else:
+            x, y = first.double(), second.double()
+            sums = [(x - y).square().sum(0), x.square().sum(0), x.sum(0)]
+            before = self._squares or [torch.zeros_like(part) for part in sums]
+            self._squares = [p + q for p, q in zip(before, sums, strict=True)]
+        self.examples += len(first)
+
+    def _add_decisions(self, before: Tensor, after: Tensor, labels: Tensor | None) -> None:
+        same = before == after
+        self._agreed += float(same.reshape(len(same), -1).double().mean(1).sum())
+        self._decisions += same.numel()
+        _count(self._by_decision, before, before, after)
+        truth = None if labels is None else _matching(labels.cpu(), before)
+        if truth is not None:
+            _count(self._by_label, truth, before, after)
+        for indices in torch.nonzero(~same)[: _MOST_FLIPS - len(self._flips)].tolist():
+            at = tuple(indices)
+            label = None if truth is None else int(truth[at])
+            self._flips.append(
+                Flip(self.examples + at[0], int(before[at]), int(after[at]), label, at[1:])
+            )
+
+    def result(self) -> Agreement:
+        """Return the agreement over all batches."""
+        rule = self.meaning.rule
+        if not rule.decides:
+            return Agreement(rule.name, self.examples, 0, None, None, None, self._output_error())
+        labelled = bool(self._by_label)
+        table = self._by_label or self._by_decision
+        count = sum(row[0] for row in table.values())
+        right = [sum(row[i] for row in table.values()) / max(count, 1) for i in (2, 3)]
+        return Agreement(
+            kind=rule.name,
+            examples=self.examples,
+            decisions=self._decisions,
+            agreement=self._agreed / self.examples,
+            interval=wilson(self._agreed, self.examples),
+            divergence=self._divergence / self.examples if rule.has_scores else None,
+            output_error=None,
+            accuracy=(right[0], right[1]) if labelled else None,
+            per_class=tuple(_class_row(label, table[label], labelled) for label in sorted(table)),
+            flips=tuple(self._flips),
+            distance=self._root_divergence / self.examples if rule.has_scores else None,
+        )
+
+    def _output_error(self) -> float:
+        """Return the root-mean-square difference relative to the outputs' standard deviation."""
+        difference, square = (value.sum() for value in self._squares[:2])
+        spread = float(square - (self._squares[2].square() / self.examples).sum())
+        return math.sqrt(float(difference) / spread) if spread > 0 else float(difference)
+
+
+def _count(table: dict[int, list[int]], truth: Tensor, before: Tensor, after: Tensor) -> None:
+    """Add to each class its examples, agreeing ones, and right ones of either network."""
+    for label in truth.unique().tolist():
+        if label < 0:  # a negative label means "ignore", as in torch.nn.CrossEntropyLoss
+            continue
+        members = truth == label
+        row = table.setdefault(int(label), [0, 0, 0, 0])
+        same = before[members] == after[members]
+        right = before[members] == label, after[members] == label
+        for column, part in enumerate((members, same, *right)):
+            row[column] += int(part.sum())
+
+
+def _matching(labels: Tensor, decisions: Tensor) -> Tensor:
+    if labels.numel() != decisions.numel():
+        raise DataError(
+            f"labels of shape {tuple(labels.shape)} for decisions of shape "
+            f"{tuple(decisions.shape)}; give one label for each decision"
+        )
+    return labels.reshape(decisions.shape).long()
+
+
+def _class_row(label: int, row: list[int], labelled: bool) -> ClassRow:
+    count, same, before, after = row
+    accuracies = (before / count, after / count) if labelled else (None, None)
+    return ClassRow(label, count, same / count, *accuracies)
+
+
+def wilson(successes: float, trials: int) -> tuple[float, float]:
+    """Return Wilson's 95 % score interval for a fraction.
+
+    The decisions of one example are not independent, so an example counts as one trial, however
+    many decisions it holds.
+    """
+    p, z2 = successes / trials, _Z**2
+    centre = (p + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = _Z / (1 + z2 / trials) * math.sqrt(p * (1 - p) / trials + z2 / (4 * trials**2))
+    return max(0.0, centre - half), min(1.0, centre + half)

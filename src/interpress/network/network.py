@@ -1,0 +1,31 @@
+"""A finished smaller network and how it was made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from interpress.allocation.plan import Plan
+from interpress.evaluation.tally import Agreement
+from interpress.refit.refit import RefitResult
+from interpress.surgery.cut import Cut
+from interpress.surgery.projection_identity import Proof
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A smaller network, the plan it was built from, and the evidence."""
+
+    model: nn.Module
+    plan: Plan
+    cut: Cut
+    proof: Proof
+    agreement: Agreement | None
+    """On held-out calibration data; None if there are none."""
+    refit: RefitResult | None = None
+    """What the refit did; None if it was not asked for."""
+    refit_kept: bool = False
+    """Whether `model` has the refitted weights."""
+    latency: float | None = None
+    """Measured run time relative to the original, if that was the budget."""

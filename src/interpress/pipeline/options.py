@@ -1,0 +1,80 @@
+"""`Options`: everything that a user can ask for, checked once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from interpress.allocation.problem import WidthLimits
+from interpress.budgets.budget import Budget
+from interpress.checks import is_number
+from interpress.data.inputs import Forward
+from interpress.errors import ArgumentError
+from interpress.evaluation.output_meaning import AUTO, check_kind
+from interpress.method import METHODS, Method, as_method
+
+
+@dataclass(frozen=True)
+class Options:
+    """The checked options of one call.
+
+    `budget`, `method` and `limits` say what to build. The others say how to look at the model.
+    """
+
+    budget: Budget | None = None
+    """None while a network is only analysed."""
+    method: Method = METHODS["preserve"]
+    limits: WidthLimits = WidthLimits()
+    exclude: tuple[str, ...] = ()
+    forward: Forward | None = None
+    kind: str = AUTO
+    patches: bool = True
+    """Whether calibration measures what the selection "patches" needs."""
+    memory: float = 1.0
+    """GiB that the refit may hold at once."""
+    seed: int = 0
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_kind(self.kind)
+        if not is_number(self.memory) or not 0 < self.memory < math.inf:
+            raise ArgumentError(
+                f"memory={self.memory!r}; give the GiB that the refit may hold, such as 1.0"
+            )
+        if self.budget is not None and self.method.recompute:
+            self._check_recompute()
+
+    def _check_recompute(self) -> None:
+        paper = METHODS["iterative-id"]
+        parts = replace(self.method, recompute=False, step=paper.step)
+        if parts != paper or self.budget is None or self.budget.kind != "flops":
+            raise ArgumentError(
+                "recompute=True is the literal loop of iterative-id for a flops= budget, with no "
+                f"other part changed; got {self.method} and {self.budget}; use "
+                "Method.named('iterative-id', recompute=True) and flops="
+            )
+
+    def asking(
+        self,
+        budget: Mapping[str, float | None],
+        method: str | Method,
+        limits: WidthLimits,
+        progress: bool | None = None,
+    ) -> Options:
+        """Return the same options with what to build."""
+        asked = Budget.from_arguments(budget)
+        prepared = asked.rule.prepare(as_method(method), isinstance(method, str))
+        return replace(
+            self,
+            budget=asked,
+            method=prepared,
+            limits=limits,
+            patches=prepared.selection == "patches",
+            progress=progress,
+        )
+
+
+def as_patterns(exclude: Sequence[str] | str) -> tuple[str, ...]:
+    """Return a user's `exclude=` as a tuple of patterns."""
+    return (exclude,) if isinstance(exclude, str) else tuple(exclude)

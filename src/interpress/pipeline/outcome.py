@@ -1,0 +1,173 @@
+"""What a compression produced, as one record: the network, its costs, and the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from torch import nn
+
+from interpress.allocation.curve import Point, point_at, trade_off
+from interpress.allocation.effects import Effects
+from interpress.allocation.problem import Problem
+from interpress.allocation.registry import ALLOCATIONS
+from interpress.budgets.budget import Budget
+from interpress.calibration.study import Study
+from interpress.evaluation.tally import Agreement
+from interpress.linalg.interpolation import Interpolation
+from interpress.linalg.ordering import ColumnOrdering
+from interpress.method import Method
+from interpress.network.network import Network
+from interpress.pipeline.options import Options
+from interpress.pipeline.steps import state_problem
+from interpress.selection.orders import Orders
+from interpress.spaces.batching import captured_examples
+from interpress.spaces.cost import Cost
+from interpress.spaces.spaces import Spaces
+from interpress.surgery.interpolations import tap_orderings
+
+_CURVE_POINTS = 50
+
+
+@dataclass(frozen=True)
+class SpacePlan:
+    """One space before and after."""
+
+    name: str
+    before: int
+    after: int
+    kept: tuple[int, ...]
+    error: float
+    """Largest `||Z - Z[:, kept] @ T||_2 / ||Z||_2` over the taps of the space."""
+    bound: float
+    """The smallest error that any rank-k approximation has at that tap (from the SVD)."""
+
+    @property
+    def ratio(self) -> float:
+        """The error over the SVD bound; 1 is the best possible."""
+        return self.error / self.bound if self.bound > 0 else 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A compressed network with everything that is known about it."""
+
+    options: Options = field(repr=False)
+    study: Study = field(repr=False)
+    effects: Effects | None = field(repr=False)
+    network: Network = field(repr=False)
+
+    @property
+    def budget(self) -> Budget:
+        """What was asked for."""
+        assert self.options.budget is not None
+        return self.options.budget
+
+    @property
+    def method(self) -> Method:
+        """How it was compressed."""
+        return self.options.method
+
+    @property
+    def seed(self) -> int:
+        """The seed that drew held-out examples and rows."""
+        return self.study.seed
+
+    @property
+    def spaces(self) -> Spaces:
+        """The channel spaces of the original."""
+        return self.study.spaces
+
+    @property
+    def original(self) -> nn.Module:
+        """The original network."""
+        return self.study.original
+
+    @property
+    def model(self) -> nn.Module:
+        """The smaller network: an ordinary network of the original's classes."""
+        return self.network.model
+
+    @property
+    def orders(self) -> Orders:
+        """The order in which every space keeps its channels."""
+        return self.network.plan.orders
+
+    @property
+    def widths(self) -> Mapping[str, int]:
+        """Per shrinkable space, how many channels it keeps."""
+        return self.network.plan.widths
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """Agreement with the original on held-out calibration data."""
+        return self.network.agreement
+
+    @property
+    def latency(self) -> float | None:
+        """Measured run time relative to the original, if that was the budget."""
+        return self.network.latency
+
+    @cached_property
+    def before(self) -> Cost:
+        """What the original costs, per example."""
+        return _per_example(self.spaces.cost(), self.spaces)
+
+    @cached_property
+    def after(self) -> Cost:
+        """What the smaller network costs, per example."""
+        return _per_example(self.spaces.cost(self.widths), self.spaces)
+
+    @property
+    def flops(self) -> float:
+        """The fraction of the FLOPs that is left."""
+        return self.after.flops / self.before.flops
+
+    @property
+    def params(self) -> float:
+        """The fraction of the parameters that is left."""
+        return self.after.parameters / self.before.parameters
+
+    @cached_property
+    def plan(self) -> tuple[SpacePlan, ...]:
+        """Per shrinkable space: widths, kept channels, error, and its ratio to the SVD's."""
+        return tuple(self._space_plan(name) for name in self.widths)
+
+    @cached_property
+    def curve(self) -> list[Point]:
+        """The predicted trade-off that this result is a point of."""
+        path = ALLOCATIONS[self.method.allocation].path
+        return trade_off(self._problem, path(self._problem), _CURVE_POINTS)
+
+    @cached_property
+    def point(self) -> Point:
+        """This result on that curve."""
+        return point_at(self._problem, self.widths)
+
+    @cached_property
+    def _problem(self) -> Problem:
+        return state_problem(self.study, self.orders, self.effects, self.options, "flops")
+
+    @cached_property
+    def _taps(self) -> dict[str, tuple[ColumnOrdering, Interpolation]]:
+        factors = self.study.statistics.factors
+        return tap_orderings(self.spaces, self.network.cut.kept, factors)
+
+    def _space_plan(self, name: str) -> SpacePlan:
+        space, kept = self.spaces[name], self.network.cut.kept
+        channels = tuple(kept[name].tolist()) if name in kept else tuple(range(space.size))
+        worst = (0.0, 0.0)
+        for tap in space.taps:
+            if tap in self._taps:
+                ordering, interpolation = self._taps[tap]
+                norm = ordering.spectral_norm or 1.0
+                bound = ordering.svd_bound(interpolation.k).spectral / norm
+                worst = max(worst, (interpolation.spectral_error / norm, bound))
+        return SpacePlan(name, space.size, self.widths[name], channels, *worst)
+
+
+def _per_example(cost: Cost, spaces: Spaces) -> Cost:
+    """Return the cost of the captured batch divided by its number of examples."""
+    count = captured_examples(spaces)
+    return Cost(cost.flops // count, cost.parameters, cost.activation_bytes // count)

@@ -1,0 +1,105 @@
+"""The steps of the pipeline: each turns one record into the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from interpress.allocation.effects import Effects, measure_effects
+from interpress.allocation.problem import Problem
+from interpress.allocation.registry import ALLOCATIONS
+from interpress.budgets.search import Search
+from interpress.calibration.calibrate import calibrate
+from interpress.calibration.study import Study
+from interpress.data.calibration_set import CalibrationSet
+from interpress.dryrun.find import find_spaces
+from interpress.errors import ArgumentError
+from interpress.evaluation.output_meaning import find_meaning
+from interpress.network.network import Network
+from interpress.pipeline.literal import literal_iterative_id
+from interpress.pipeline.options import Options
+from interpress.progress import Display
+from interpress.selection.orders import Orders
+from interpress.spaces.spaces import Spaces
+
+
+def read_data(model: nn.Module, data: Any, options: Options) -> CalibrationSet:
+    """Return the calibration set, after checking that it can be read twice."""
+    calibration = CalibrationSet(data, model, forward=options.forward, seed=options.seed)
+    calibration.check_stable()
+    return calibration
+
+
+def find(model: nn.Module, data: CalibrationSet, options: Options) -> Spaces:
+    """Capture the model and return its channel spaces; raise if none can shrink."""
+    spaces = find_spaces(model, data.first(), exclude=options.exclude, progress=options.progress)
+    if not spaces.shrinkable:
+        reasons = "; ".join(f"{space.name}: {space.frozen}" for space in spaces.frozen[:3])
+        raise ArgumentError(
+            f"nothing in this model can shrink: all {len(spaces)} spaces are frozen ({reasons}); "
+            "print interpress.find_spaces(model, example) for all reasons, or exclude less"
+        )
+    return spaces
+
+
+def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Display) -> Study:
+    """Run the network over the calibration set once and return what was measured."""
+    meaning = find_meaning(spaces.program.model, data.first(), options.kind)
+    with bars.task("calibrating", data.batch_count()) as advance:
+        statistics = calibrate(
+            spaces,
+            data.batches("fit"),
+            patches=options.patches,
+            meaning=meaning,
+            expected=data.expected_fit_examples(),
+            seed=options.seed,
+            done=lambda: advance(1),
+        )
+    statistics = replace(statistics, data=data.fingerprint())
+    return Study(
+        spaces,
+        statistics,
+        data,
+        meaning,
+        statistics.examples,
+        statistics.top_classes,
+        options.seed,
+    )
+
+
+def effects_for(study: Study, orders: Orders, options: Options, bars: Display) -> Effects | None:
+    """Measure the effect of every space on the output, if the allocation needs it."""
+    if not ALLOCATIONS[options.method.allocation].measures:
+        return None
+    return measure_effects(study, orders, bars)
+
+
+def state_problem(
+    study: Study,
+    orders: Orders,
+    effects: Effects | None,
+    options: Options,
+    resource: str | None = None,
+) -> Problem:
+    """Return the allocation problem; `resource` overrides what the budget saves."""
+    if resource is None:
+        resource = "flops" if options.budget is None else options.budget.rule.resource
+    return Problem(
+        study.spaces,
+        orders,
+        ALLOCATIONS[options.method.allocation].losses(orders, effects),
+        study.spaces.cost.meter(resource),
+        {name: options.limits.widths(study.spaces[name]) for name in orders},
+        options.method.step,
+    )
+
+
+def solve(study: Study, problem: Problem, options: Options, bars: Display) -> Network:
+    """Return the network that meets the budget."""
+    assert options.budget is not None
+    if options.method.recompute:
+        return literal_iterative_id(study, problem, options.budget.value, bars)
+    search = Search(study, problem, options.method, options.memory, bars)
+    return options.budget.rule.solve(search, options.budget.value)

@@ -1,0 +1,66 @@
+"""A dense layer of the smaller network beside the same layer of the original."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, fx
+
+from interpress.graph.dense import DenseLayer
+from interpress.graph.patterns import Epilogue
+from interpress.graph.program import Program, captured_name
+from interpress.surgery.cut import Cut
+
+Pairs = list[tuple[fx.Node, fx.Node]]
+"""Operators of the full network, each with the same operator of the smaller one."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayerPair:
+    """A dense layer to refit."""
+
+    small_node: fx.Node
+    dense: DenseLayer
+    """The layer of the smaller network."""
+    kept: Tensor
+    """Which outputs of the full layer it has."""
+    full_epilogue: Epilogue
+    small_epilogue: Epilogue
+    summands: tuple[fx.Node, fx.Node] | None
+    """What is added to its output in the full and in the smaller network, if already known."""
+
+
+def stretches(full: Program, small: Program, begins: Callable[[fx.Node], bool]) -> Iterator[Pairs]:
+    """Yield the operators of both networks in stretches; `begins` gets the smaller one's node."""
+    stretch: Pairs = []
+    for full_node, small_node in zip(full.nodes, small.nodes, strict=True):
+        if full_node.op != "call_function":
+            continue
+        if stretch and begins(small_node):
+            yield stretch
+            stretch = []
+        stretch.append((full_node, small_node))
+    yield stretch
+
+
+def uses_of_weights(program: Program) -> dict[str, int]:
+    """Return how many operators read each weight."""
+    counts: dict[str, int] = {}
+    for node in program.nodes:
+        if node.op == "placeholder" and (name := program.weights.get(captured_name(node))):
+            counts[name] = counts.get(name, 0) + len(node.users)
+    return counts
+
+
+def kept_outputs(cut: Cut, weight: str | None) -> Tensor | None:
+    """Return which outputs of a dense layer stay: those along its weight's first dim."""
+    if weight is None or weight not in cut.spaces.trace.weights:
+        return None
+    stays: Tensor | None = None
+    for labelling in cut.spaces.trace.weights[weight].channels():
+        if labelling.support == (0,):
+            kept = cut.stays(labelling.labels).reshape(-1)
+            stays = kept if stays is None else stays & kept
+    return None if stays is None else torch.nonzero(stays).reshape(-1)

@@ -1,0 +1,246 @@
+"""Run the full and the smaller network side by side, and refit one layer after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, fx
+
+from interpress.data.batches import batch_size
+from interpress.graph.dense import DenseLayer, dense_layer_of
+from interpress.graph.example import Example
+from interpress.graph.executor import Before, Executor
+from interpress.graph.fast_kernels import fast_kernels
+from interpress.graph.patterns import Epilogue, arguments_of, epilogue_of
+from interpress.graph.program import Program, captured_name, fixed_size
+from interpress.refit.layer_pair import LayerPair, Pairs, kept_outputs, uses_of_weights
+from interpress.refit.regression import Regression
+from interpress.surgery.cut import Cut
+
+_ROWS = 16384  # rows of a regression with few unknowns
+_WORK = 6_000_000  # rows times unknowns: larger regressions get fewer rows, but
+_FEWEST_ROWS = 4096  # at least this many plus one per unknown
+_ROWS_GROUPED = 2048  # of a grouped convolution, whose groups have few unknowns
+
+
+class _Rows(NamedTuple):
+    """Rows of one batch for the regression of one layer."""
+
+    X: Tensor
+    """Inputs of the smaller layer."""
+    target: Tensor
+    """What its output should become: the full network's value."""
+    offset: Tensor
+    """What is added to its output (a single row if it is the same for all)."""
+    weights: Tensor | None
+    """Sample weights; None if all are equal."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Sampled inputs of one batch at a layer of the smaller network."""
+
+    at: Tensor | None
+    """Sampled positions; None for all."""
+    X: Tensor
+    summand: Tensor | None
+    weights: Tensor | None
+
+
+class SideBySide:
+    """Both networks on a list of batches, from one layer to the next."""
+
+    def __init__(
+        self,
+        cut: Cut,
+        full: Program,
+        small: Program,
+        examples: Sequence[Example],
+        sample_weights: Tensor | None,
+        seed: int,
+        *,
+        before: Before,
+    ) -> None:
+        self.new_weights: dict[str, Tensor] = {}
+        self.errors: dict[str, tuple[float, float]] = {}
+        self._cut, self._before = cut, before
+        self._full = _executor(full)
+        self._small = _executor(small)
+        self._full_frames = [self._full.frame(example) for example in examples]
+        self._small_frames = [self._small.frame(example) for example in examples]
+        self._sizes = [batch_size(example) for example in examples]
+        self._weights = None if sample_weights is None else sample_weights.split(self._sizes)
+        self._generator = torch.Generator().manual_seed(seed)
+        self._uses = uses_of_weights(small)
+        self._equal = self._equal_values(full, small)
+
+    def _equal_values(self, full: Program, small: Program) -> set[fx.Node]:
+        """Return the nodes of either program whose values are the same in both networks."""
+        equal: set[fx.Node] = set()
+        for full_node, small_node in zip(full.nodes, small.nodes, strict=True):
+            if full_node.op == "placeholder":
+                same = full.weights.get(captured_name(full_node)) not in self._cut.weights
+            else:
+                same = all(operand in equal for operand in full_node.all_input_nodes)
+            if same:
+                equal |= {full_node, small_node}
+        return equal
+
+    def begins_stretch(self, small_node: fx.Node) -> bool:
+        """Return whether a node of the smaller network is a layer to refit."""
+        return self._dense(small_node) is not None
+
+    def run(self, pairs: Pairs) -> None:
+        """Run a stretch in the full network, refit its first layer, run it in the smaller one."""
+        layer = self._layer(*pairs[0])
+        rows = [self._run_full(pairs, layer, batch) for batch in range(len(self._sizes))]
+        if layer is not None:
+            self._refit(layer, [batch_rows for batch_rows in rows if batch_rows is not None])
+        small_nodes = [small_node for _, small_node in pairs]
+        for frame in self._small_frames:
+            self._small.advance(frame, small_nodes, before=self._before, protected=self._equal)
+
+    def _run_full(self, pairs: Pairs, layer: LayerPair | None, batch: int) -> _Rows | None:
+        """Run a stretch of the full network on one batch; return the rows of its first layer."""
+        sample = None if layer is None else self._sample(layer, batch)
+        small_nodes = dict(pairs)
+        rows: list[_Rows] = []
+
+        def after(node: fx.Node, value: Tensor) -> None:
+            if node in self._equal:
+                self._small_frames[batch].values[small_nodes[node]] = value
+            if layer is not None and sample is not None and small_nodes[node] is layer.small_node:
+                rows.append(self._rows(layer, batch, value, sample))
+
+        self._full.advance(
+            self._full_frames[batch],
+            [full_node for full_node, _ in pairs],
+            before=self._before,
+            after=after,
+            protected=self._equal,
+        )
+        return rows[0] if rows else None
+
+    def _dense(self, small_node: fx.Node) -> DenseLayer | None:
+        """Return the dense layer that a node is, if its inputs changed and it is used once."""
+        if small_node in self._equal:
+            return None
+        dense = dense_layer_of(self._small.program, small_node, self._small.weights)
+        return dense if dense is not None and self._uses.get(dense.weight, 0) == 1 else None
+
+    def _layer(self, full_node: fx.Node, small_node: fx.Node) -> LayerPair | None:
+        dense = self._dense(small_node)
+        if dense is None:
+            return None
+        weight = self._full.program.weight_name(arguments_of(full_node)["weight"])
+        kept = kept_outputs(self._cut, weight)
+        outputs = len(self._small.weights[dense.weight])
+        kept = torch.arange(outputs) if kept is None else kept
+        full = epilogue_of(self._full.program, full_node, self._full.weights)
+        small = epilogue_of(self._small.program, small_node, self._small.weights)
+        if len(kept) != outputs or (full.norm is None) != (small.norm is None):
+            return None
+        summands = self._summands(full_node, full, small)
+        return LayerPair(small_node, dense, kept, full, small, summands)
+
+    def _summands(
+        self, node: fx.Node, full: Epilogue, small: Epilogue
+    ) -> tuple[fx.Node, fx.Node] | None:
+        """Return the other summand in both networks, if it is known by now and of this shape."""
+        full_values = self._full_frames[0].values
+        if full.summand is None or full.summand not in full_values:
+            return None
+        if small.summand is None or small.summand not in self._small_frames[0].values:
+            return None
+        shape, output = full_values[full.summand].shape, node.meta["val"].shape
+        same_shape = len(shape) == len(output) and list(shape[1:]) == [
+            fixed_size(size) for size in output[1:]
+        ]
+        return (full.summand, small.summand) if same_shape else None
+
+    def _sample(self, layer: LayerPair, batch: int) -> _Sample:
+        """Sample rows of a batch from the inputs of the smaller network's layer."""
+        dense, frame = layer.dense, self._small_frames[batch]
+        affordable = min(_ROWS, _WORK // dense.unknowns)
+        wanted = max(affordable, _FEWEST_ROWS + dense.unknowns)
+        wanted = wanted if dense.groups == 1 else _ROWS_GROUPED
+        (operand, *_), _ = self._small.arguments(frame, layer.small_node)
+        batch_rows = -(-wanted * self._sizes[batch] // sum(self._sizes))
+        at = dense.positions(operand, batch_rows, self._generator)
+        summand = None
+        if layer.summands is not None:
+            summand = dense.outputs(frame.values[layer.summands[1]], at)
+        X = dense.inputs(operand, at)
+        return _Sample(at, X, summand, self._row_weights(layer, batch, operand, at, len(X)))
+
+    def _row_weights(
+        self, layer: LayerPair, batch: int, operand: Tensor, at: Tensor | None, rows: int
+    ) -> Tensor | None:
+        """Return the weight of every row: that of its example, where rows belong to examples."""
+        if self._weights is None:
+            return None
+        weights = self._weights[batch]
+        batch_dim = layer.small_node.meta["val"].shape[0]
+        if len(operand) != len(weights) or fixed_size(batch_dim) is not None:
+            return torch.ones(rows)
+        if at is None or layer.dense.spatial:
+            return weights.repeat_interleave(rows // len(weights))
+        per_example = operand.numel() // operand.shape[-1] // len(weights)
+        return weights[at // per_example]
+
+    def _rows(self, layer: LayerPair, batch: int, output: Tensor, sample: _Sample) -> _Rows:
+        """Return sampled inputs with the target that the full network's output sets for them."""
+        dense, kept = layer.dense, layer.kept.to(output.device)
+        target = dense.outputs(output, sample.at).index_select(1, kept)
+        offset = target.new_zeros(1, target.shape[1]) if sample.summand is None else sample.summand
+        full_norm, small_norm = layer.full_epilogue.norm, layer.small_epilogue.norm
+        if full_norm is not None and small_norm is not None:
+            if full_norm.node not in self._full.kernels:  # else the output has passed it already
+                scale = full_norm.scale[layer.kept].to(target)
+                shift = full_norm.shift[layer.kept].to(target)
+                target = torch.addcmul(shift, target, scale)
+            offset = offset + small_norm.shift.to(target)
+        if layer.summands is not None:
+            summand = dense.outputs(self._full_frames[batch].values[layer.summands[0]], sample.at)
+            target = target + summand.index_select(1, kept)
+        return _Rows(sample.X, target, offset, sample.weights)
+
+    def _refit(self, layer: LayerPair, rows: list[_Rows]) -> None:
+        """Solve for the weights of one layer, and replace them if held-out rows improve."""
+        dense, norm = layer.dense, layer.small_epilogue.norm
+        weight = self._small.weights[dense.weight]
+        bias = self._small.weights.get(dense.bias or "")
+        weights = [batch.weights for batch in rows if batch.weights is not None]
+        offsets = [batch.offset for batch in rows]
+        regression = Regression(
+            [batch.X for batch in rows],
+            torch.cat([batch.target for batch in rows]),
+            offsets[0] if layer.summands is None else torch.cat(offsets),
+            scale=None if norm is None else norm.scale,
+            relu=layer.full_epilogue.relu and layer.small_epilogue.relu,
+            shifts=bias is not None or norm is not None,
+            weights=torch.cat(weights) if weights else None,
+        )
+        solution = regression.solve(weight.reshape(len(weight), -1), bias)
+        self.errors[dense.weight] = (solution.before, solution.after)
+        if solution.change is None:
+            return
+        self._set(dense.weight, weight + solution.change.reshape(weight.shape))
+        if bias is not None and dense.bias is not None:
+            self._set(dense.bias, bias + solution.shift)
+        elif norm is not None:
+            mean = self._small.weights[norm.running_mean]
+            self._set(norm.running_mean, mean - solution.shift)
+
+    def _set(self, name: str, value: Tensor) -> None:
+        self.new_weights[name] = self._small.set_weight(name, value)
+
+
+def _executor(program: Program) -> Executor:
+    """Return an executor whose fast kernels read weights when their layer first runs."""
+    executor = Executor(program)
+    executor.kernels = fast_kernels(program, executor.weights)
+    return executor

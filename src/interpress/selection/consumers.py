@@ -1,0 +1,108 @@
+"""The consumers of a tap as selections see them: the weights that read it, and what they lose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from interpress.calibration.statistics import PatchMoments, Statistics
+from interpress.graph.patterns import arguments_of, batch_norm_after
+from interpress.linalg.elimination import Consumer
+from interpress.linalg.factor import RFactor
+from interpress.selection.units import columns_by_unit
+from interpress.spaces.spaces import Spaces
+from interpress.spaces.taps import Absorber, Tap
+
+
+def weight_gram(spaces: Spaces, tap: Tap, parameters: Mapping[str, Tensor]) -> Tensor:
+    """Return `H = U @ U.T` of a tap: `U` holds all weights that read it.
+
+    Every output is scaled as its batch norm does. Where two activations meet (query and key), the
+    weight that produces the other one is used.
+    """
+    H = torch.zeros(tap.size, tap.size, dtype=torch.float64)
+    norm = batch_norm_after(spaces.program, tap.sites[0].op.node, parameters)
+    scale = None if norm is None else norm.scale.cpu()
+    for absorber in tap.absorbers:
+        weight = parameters[absorber.weight].double().cpu()
+        if scale is not None and absorber.dim == 1 and len(scale) == len(weight):
+            weight = weight * scale.reshape(-1, *[1] * (weight.ndim - 1))
+        H += _outer(weight, absorber, tap.size)
+    return H
+
+
+def _outer(weight: Tensor, absorber: Absorber, size: int) -> Tensor:
+    """Return `U @ U.T` for one weight, over all its other dims and its repeats."""
+    H = torch.zeros(size, size, dtype=weight.dtype)
+    if absorber.column.ndim == 2:  # a grouped convolution: one block per group
+        for block, columns in zip(weight.chunk(len(absorber.column)), absorber.column, strict=True):
+            U = block.movedim(1, 0).reshape(block.shape[1], -1)
+            H[columns[:, None], columns] += U @ U.T
+        return H
+    rows = weight.movedim(absorber.dim, 0).reshape(len(absorber.column), -1)
+    for repeat in absorber.repeat[absorber.column >= 0].unique():
+        reads = (absorber.column >= 0) & (absorber.repeat == repeat)
+        entries = torch.nonzero(reads).reshape(-1)
+        columns, U = absorber.column[entries], rows[entries]
+        H[columns[:, None], columns] += U @ U.T
+    return H
+
+
+def patch_consumer(
+    spaces: Spaces,
+    tap: Tap,
+    units: Tensor,
+    statistics: Statistics,
+    parameters: Mapping[str, Tensor],
+) -> Consumer | None:
+    """Return the consumer of a tap as a regression on patches; the inputs of a unit are a block.
+
+    `units` is the unit of every column. None if the tap has no single dense consumer, or if its
+    patches were not measured.
+    """
+    variance = statistics.output_variances.get(tap.name, 0.0)
+    (absorber,) = tap.absorbers if variance > 0 else (None,)
+    if absorber is None or absorber.column.ndim > 1:
+        return None
+    node = tap.sites[0].op.node
+    weight = parameters[absorber.weight]
+    norm = batch_norm_after(spaces.program, node, parameters)
+    if norm is not None:
+        weight = weight * norm.scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
+    moments = statistics.moments.get(tap.name)
+    if moments is None:
+        return _channel_consumer(absorber, weight, units, statistics.factors[tap.name], variance)
+    W = _projected(weight.to(torch.promote_types(weight.dtype, torch.float32)).flatten(1), moments)
+    column = absorber.column.repeat_interleave(W.shape[1] // len(absorber.column))
+    unit = torch.where(column >= 0, units[column.clamp(min=0)], -1)
+    blocks = columns_by_unit(unit, int(units.max()) + 1)
+    if blocks is None:
+        return None
+    has_bias = norm is not None or arguments_of(node).get("bias") is not None
+    G = moments.centred() if has_bias else moments.whole()
+    return Consumer(G.to(W), W.T, blocks, variance * moments.rows)
+
+
+def _projected(W: Tensor, moments: PatchMoments) -> Tensor:
+    """Return the weights in the basis that large patches were measured in."""
+    if moments.basis is None:
+        return W
+    by_channel = W.reshape(len(W), *moments.basis.shape[:2])
+    return torch.einsum("ock,ckp->ocp", by_channel, moments.basis.to(W)).flatten(1)
+
+
+def _channel_consumer(
+    absorber: Absorber, weight: Tensor, units: Tensor, factor: RFactor, variance: float
+) -> Consumer | None:
+    """Return the same with one input per channel, as `T` has it, for very large patches."""
+    if bool((absorber.repeat > 0).any()) or bool((absorber.column < 0).any()):
+        return None
+    rows = weight.to(factor.G).movedim(absorber.dim, 0).reshape(len(absorber.column), -1)
+    U = torch.empty_like(rows)
+    U[absorber.column] = rows
+    blocks = columns_by_unit(units, int(units.max()) + 1)
+    if blocks is None:
+        return None
+    return Consumer(factor.G, U, blocks, variance * factor.rows)

@@ -1,0 +1,13 @@
+"""Baseline: the Euclidean norm of the weights that produce a channel (Li et al., ICLR 2017)."""
+
+from __future__ import annotations
+
+from interpress.selection.profile import Profile
+from interpress.selection.ranking import Ranking, ranked
+from interpress.selection.registry import selection
+
+
+@selection("l2")
+def l2(profile: Profile) -> Ranking:
+    """Keep the filters with the largest Euclidean norm."""
+    return ranked(profile.producers.norms(2))

@@ -1,0 +1,70 @@
+"""One tap as one space sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from interpress.linalg.elimination import Consumer
+from interpress.linalg.factor import RFactor, safe_cholesky
+from interpress.linalg.ordering import ColumnOrdering
+from interpress.linalg.pivoting import order_as_given
+
+
+@dataclass(frozen=True, eq=False)
+class TapView:
+    """The columns of one tap that belong to one space, unit by unit."""
+
+    tap: str
+    factor: RFactor
+    """Of these columns; the columns of a unit stand side by side."""
+    per_unit: int
+    """Columns per unit: one for a channel, several for a head or a flattened channel."""
+    variance: float | None
+    """Variance of what the consumer's output becomes, per row, where it was measured."""
+    _weight_gram: Callable[[], Tensor] = field(repr=False)
+    _patch_consumer: Callable[[], Consumer | None] = field(repr=False)
+
+    @cached_property
+    def patches(self) -> Consumer | None:
+        """The consumer with all its inputs free, kernel positions included, if measured."""
+        return self._patch_consumer()
+
+    @cached_property
+    def H(self) -> Tensor:
+        """`U @ U.T`, where `U` holds the weights that read these columns."""
+        return self._weight_gram().to(self.factor.device)
+
+    @cached_property
+    def energy(self) -> float:
+        """What a squared error here is relative to: the variance of the consumer's output.
+
+        `||Z @ U||_F ** 2` where that variance was not measured.
+        """
+        if self.variance is None:
+            return float((self.factor.G * self.H).sum())
+        return self.variance * self.factor.rows
+
+    def columns(self, units: Tensor) -> Tensor:
+        """Return the columns of some units, in their order."""
+        columns = units[:, None] * self.per_unit + torch.arange(self.per_unit)
+        return columns.reshape(-1).to(self.factor.device)
+
+    def ordering(self, units: Tensor) -> ColumnOrdering:
+        """Return the factorization with the columns in the order of their units."""
+        return order_as_given(self.factor, self.columns(units))
+
+    def squared_error(self, units: Tensor, width: int) -> float:
+        """Return `||(Z - Z[:, kept] @ T) @ U||_F ** 2` with the first `width` units kept."""
+        kept, dropped = self.columns(units[:width]), self.columns(units[width:])
+        G = self.factor.G
+        lower = safe_cholesky(G[kept][:, kept])
+        if lower is None:
+            return float(self.ordering(units).weighted_tails(self.H)[len(kept)]) ** 2
+        side = torch.linalg.solve_triangular(lower, G[kept][:, dropped], upper=False)
+        schur = torch.addmm(G[dropped][:, dropped], side.T, side, alpha=-1)
+        return max(float((schur * self.H[dropped][:, dropped]).sum()), 0.0)
