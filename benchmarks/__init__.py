@@ -1,1 +1,1 @@
-"""Experiments and comparisons with peers; results go to ``benchmarks/results``."""
+"""Experiments, comparisons with other tools, and the pages that show their results."""

@@ -1,10 +1,11 @@
-"""Every experiment by one command.
+"""Run an experiment or a benchmark.
 
     python -m benchmarks NAME [--data DIR] [--weights DIR] [--device cuda] [--quick]
 
-NAME is one of the experiments below, `all`, or one of linalg, coverage, preserve, page, which have
-options of their own (`python -m benchmarks linalg --help`). Results go to benchmarks/results, with
---quick to build/quick. A run that was stopped goes on where it was.
+NAME is one of the experiments below, or `all`. The benchmarks linalg, coverage and preserve and the
+command page have their own options (`python -m benchmarks linalg --help`). Results are written to
+benchmarks/results, and with --quick to build/quick. A run that was interrupted continues where it
+stopped.
 """
 
 from __future__ import annotations
@@ -19,44 +20,90 @@ import torch
 from rich.console import Console
 from rich.markdown import Markdown
 
-from benchmarks import experiment
-from benchmarks.experiment import QUICK, RESULTS, ExperimentError, Report, Setting
+from benchmarks import runner
+from benchmarks.experiment import (
+    QUICK_RESULTS,
+    RESULTS,
+    ExperimentError,
+    Report,
+    Settings,
+    experiments,
+)
 
-OWN = ("linalg", "coverage", "preserve", "page")
+COMMANDS = {
+    "linalg": "benchmarks.linalg",
+    "coverage": "benchmarks.coverage",
+    "preserve": "benchmarks.preserve.command",
+    "page": "benchmarks.page",
+}
+"""The module of every command that parses its own options."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run one experiment, or all."""
-    given = sys.argv[1:] if arguments is None else arguments
-    if given and given[0] in OWN:
-        importlib.import_module(f"benchmarks.{given[0]}").main(given[1:])
+    """Run one command, one experiment, or all experiments."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words and words[0] in COMMANDS:
+        importlib.import_module(COMMANDS[words[0]]).main(words[1:])
         return
-    known = experiment.experiments()
-    listed = "\n".join(f"  {name:12} {module.ABOUT}" for name, module in known.items())
+    modules = experiments()
+    options = _parse(words, modules)
+    out = options.out or (QUICK_RESULTS if options.quick else RESULTS)
+    names = list(modules) if options.name == "all" else [options.name]
+    skipped: list[str] = []
+    for name in names:
+        try:
+            report = _report(name, modules[name], out, options)
+        except ExperimentError as problem:
+            if len(names) == 1:
+                raise
+            skipped.append(f"{name}: {problem}")
+            continue
+        Console(width=100).print(Markdown(modules[name].tables(report)))
+    if skipped:
+        raise ExperimentError("not run:\n" + "\n".join(skipped))
+
+
+def _parse(words: list[str], modules: dict[str, ModuleType]) -> argparse.Namespace:
+    summaries = "\n".join(f"  {name:12} {module.ABOUT}" for name, module in modules.items())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description=f"{__doc__}\n{listed}",
+        description=f"{__doc__}\n{summaries}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", choices=[*known, "all"], metavar="NAME")
-    parser.add_argument("--data", type=Path, help="folder with the data")
-    parser.add_argument("--weights", type=Path, help="folder with trained networks")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--quick", action="store_true", help="minutes; without --data on digits")
-    parser.add_argument("--seeds", type=int, help="how many repetitions")
-    parser.add_argument("--only", default="", metavar="PART", help="jobs whose key holds this")
-    parser.add_argument("--out", type=Path, help="where results go")
-    parser.add_argument("--fresh", action="store_true", help="forget earlier results")
-    parser.add_argument("--redraw", action="store_true", help="tables and plots from the files")
-    options = parser.parse_args(given)
+    parser.add_argument("name", choices=[*modules, "all"], metavar="NAME")
+    parser.add_argument("--data", type=Path, help="folder with the data set")
+    parser.add_argument("--weights", type=Path, help="folder with the trained networks")
+    parser.add_argument("--device", default="cpu", help="device to run on (default: cpu)")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a small version that takes minutes; without --data it uses digits",
+    )
+    parser.add_argument("--seeds", type=int, help="number of repetitions")
+    parser.add_argument(
+        "--only", default="", metavar="PART", help="run only the jobs whose key contains PART"
+    )
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    parser.add_argument("--fresh", action="store_true", help="discard earlier results")
+    parser.add_argument(
+        "--redraw",
+        action="store_true",
+        help="run nothing; write tables and plots from the result file",
+    )
+    options = parser.parse_args(words)
     if options.seeds is not None and options.seeds < 1:
         parser.error(f"--seeds {options.seeds}: give at least 1")
-    _check_device(parser, options.device)
-    out = options.out or (QUICK if options.quick else RESULTS)
-    names = list(known) if options.name == "all" else [options.name]
-    left: list[str] = []
-    for name in names:
-        setting = Setting(
+    try:
+        torch.zeros(1, device=options.device)
+    except (RuntimeError, AssertionError) as problem:
+        parser.error(f"--device {options.device}: {str(problem).splitlines()[0]}")
+    return options
+
+
+def _report(name: str, module: ModuleType, out: Path, options: argparse.Namespace) -> Report:
+    """Run an experiment, or with --redraw load its report and publish it again."""
+    if not options.redraw:
+        settings = Settings(
             options.data,
             options.weights,
             options.device,
@@ -64,36 +111,13 @@ def main(arguments: list[str] | None = None) -> None:
             options.seeds,
             options.only,
         )
-        try:
-            report = _report(name, known[name], setting, out, options)
-        except ExperimentError as problem:
-            if len(names) == 1:
-                raise
-            left.append(f"{name}: {problem}")  # the others go on
-            continue
-        Console(width=100).print(Markdown(known[name].tables(report)))
-    if left:
-        raise ExperimentError("not run:\n" + "\n".join(left))
-
-
-def _report(
-    name: str, module: ModuleType, setting: Setting, out: Path, options: argparse.Namespace
-) -> Report:
-    if not options.redraw:
-        return experiment.run(name, module, setting, out, options.fresh)
+        return runner.run(name, module, settings, out, options.fresh)
     path = out / f"{name}.json"
     if not path.is_file():
-        raise ExperimentError(f"there is no {path} to draw; run {name} first")
+        raise ExperimentError(f"{path} does not exist; run {name} first")
     report = Report.load(path)
-    experiment.publish(name, module, report, out)
+    runner.publish(name, module, report, out)
     return report
-
-
-def _check_device(parser: argparse.ArgumentParser, device: str) -> None:
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as problem:
-        parser.error(f"--device {device}: {str(problem).splitlines()[0]}")
 
 
 if __name__ == "__main__":

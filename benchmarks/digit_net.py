@@ -1,10 +1,10 @@
-"""Train the network that the demo carries, and write the files it comes with.
+"""Train the network of the demo, and write its weights and images into the package.
 
     python -m benchmarks.digit_net
 
 Data: *Optical Recognition of Handwritten Digits* (E. Alpaydin, C. Kaynak, 1998, UCI Machine
-Learning Repository, CC BY 4.0), as scikit-learn ships it. 900 images train, the other 897 go into
-the package.
+Learning Repository, CC BY 4.0), as distributed with scikit-learn. The network is trained on 900
+images; the other 897 go into the package.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import nn
 
 from interpress.demo import ASSETS, DigitNet
 
-_TRAINING, _EPOCHS = 900, 60
+_TRAINING_IMAGES, _EPOCHS = 900, 60
 
 
 def main() -> None:
-    """Train for a minute, write both files."""
+    """Train for about a minute, and write both files."""
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
@@ -31,24 +31,24 @@ def main() -> None:
     model = DigitNet()
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, _EPOCHS)
-    inputs = images[:_TRAINING].float() / 16
+    inputs = images[:_TRAINING_IMAGES].float() / 16
     for _ in track(range(_EPOCHS), "training"):
-        for chosen in torch.randperm(_TRAINING).split(50):
-            noisy = inputs[chosen] + 0.1 * torch.randn(len(chosen), 1, 8, 8)
-            loss = nn.functional.cross_entropy(model(noisy), targets[chosen], label_smoothing=0.1)
+        for batch in torch.randperm(_TRAINING_IMAGES).split(50):
+            noisy = inputs[batch] + 0.1 * torch.randn(len(batch), 1, 8, 8)
+            loss = nn.functional.cross_entropy(model(noisy), targets[batch], label_smoothing=0.1)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
         schedule.step()
     model.eval()
-    others = images[_TRAINING:].float() / 16
+    test_inputs, test_labels = images[_TRAINING_IMAGES:], targets[_TRAINING_IMAGES:]
     with torch.no_grad():
-        accuracy = (model(others).argmax(1) == targets[_TRAINING:]).float().mean()
-    print(f"{accuracy:.1%} of {len(others)} other images")
+        accuracy = (model(test_inputs.float() / 16).argmax(1) == test_labels).float().mean()
+    print(f"accuracy {accuracy:.1%} on {len(test_inputs)} images that were not trained on")
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     save_file(state, ASSETS / "digit-net.safetensors")
-    held = {"images": images[_TRAINING:].clone(), "labels": targets[_TRAINING:].to(torch.uint8)}
-    save_file(held, ASSETS / "digits.safetensors")
+    digits = {"images": test_inputs.clone(), "labels": test_labels.to(torch.uint8)}
+    save_file(digits, ASSETS / "digits.safetensors")
 
 
 if __name__ == "__main__":

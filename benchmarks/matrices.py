@@ -1,4 +1,4 @@
-"""Families of test matrices, from friendly to hostile; all float64, all reproducible."""
+"""Families of test matrices, from easy to hard. All are float64 and reproducible."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ def _normal(rows: int, n: int, seed: int) -> Tensor:
 
 
 def random(n: int, seed: int = 0) -> Tensor:
-    """Independent normal entries, twice as many rows as columns: nothing to gain."""
+    """Independent normal entries, twice as many rows as columns: no column is redundant."""
     return _normal(2 * n, n, seed)
 
 
 def low_rank_plus_noise(n: int, seed: int = 0) -> Tensor:
-    """Rank n/4 and noise of relative size 1e-3."""
+    """Rank n/4 plus noise of relative size 1e-3."""
     core = max(1, n // 4)
     signal = _normal(2 * n, core, seed) @ _normal(core, n, seed + 1) / core**0.5
     return signal + 1e-3 * _normal(2 * n, n, seed + 2)
 
 
 def decaying(n: int, seed: int = 0) -> Tensor:
-    """Singular values falling by five decades, the shape of a layer's activations."""
+    """Singular values that fall by five decades, as those of a layer's activations do."""
     left = torch.linalg.qr(_normal(2 * n, n, seed)).Q
     right = torch.linalg.qr(_normal(n, n, seed + 1)).Q
     return left * torch.logspace(0, -5, n, dtype=torch.float64) @ right
 
 
 def activations(n: int, seed: int = 0) -> Tensor:
-    """A ReLU layer with correlated neurons, stored in float32 as a network would."""
+    """Outputs of a ReLU layer with correlated neurons, rounded to float32."""
     inputs = _normal(4 * n, max(2, n // 4), seed)
     weights = _normal(max(2, n // 4), n, seed + 1)
     return (inputs @ weights + 0.3 * _normal(1, n, seed + 2)).relu().float().double()
 
 
 def kahan(n: int, seed: int = 0) -> Tensor:
-    """Kahan's triangle, which misleads column pivoting (perturbed so that pivots are unique)."""
+    """Kahan's matrix, which misleads column pivoting; perturbed so that pivots are unique."""
     angle = 1.2
     s, c = np.sin(angle), np.cos(angle)
     upper = torch.eye(n, dtype=torch.float64) - c * torch.ones(n, n).double().triu(1)
@@ -49,31 +49,31 @@ def kahan(n: int, seed: int = 0) -> Tensor:
 
 
 def hilbert(n: int, seed: int = 0) -> Tensor:
-    """1 / (i + j + 1): numerically of rank about 20 whatever n."""
+    """1 / (i + j + 1): the numerical rank is about 20 for any n."""
     index = torch.arange(n, dtype=torch.float64)
     return 1 / (index[:, None] + index + 1)
 
 
 def duplicate_columns(n: int, seed: int = 0) -> Tensor:
-    """Every column stands twice, rescaled the second time."""
+    """Every column appears twice, the second time scaled by 0.5."""
     half = _normal(2 * n, (n + 1) // 2, seed)
     return torch.cat([half, 0.5 * half], dim=1)[:, :n]
 
 
 def zero_columns(n: int, seed: int = 0) -> Tensor:
-    """Every third column is a dead channel."""
+    """Every third column is zero, like a dead channel."""
     matrix = _normal(2 * n, n, seed)
     matrix[:, ::3] = 0
     return matrix
 
 
 def tiny(n: int, seed: int = 0) -> Tensor:
-    """Scaled by 1e-20."""
+    """`decaying`, scaled by 1e-20."""
     return 1e-20 * decaying(n, seed)
 
 
 def huge(n: int, seed: int = 0) -> Tensor:
-    """Scaled by 1e20."""
+    """`decaying`, scaled by 1e20."""
     return 1e20 * decaying(n, seed)
 
 

@@ -1,4 +1,4 @@
-"""Trained networks with their images: those of CIFAR-10, or the digits that the package carries."""
+"""The trained networks of the experiments, with their images: CIFAR-10, or the demo's digits."""
 
 from __future__ import annotations
 
@@ -13,121 +13,145 @@ from torch import Tensor, nn
 
 import interpress
 from benchmarks.data.cifar import Images, load_cifar
-from benchmarks.experiment import ExperimentError, Job, Row, Setting, need
+from benchmarks.experiment import ExperimentError, Job, Row, Settings, require_folder
 from benchmarks.networks import NETWORKS, load_network
 from interpress import demo
 
-# the batch norms on the residual streams: where only block interiors shrink
-STREAMS = {"resnet56": ("bn1", "layer2.0.bn2", "layer3.0.bn2")}
+# The batch norms whose channels are those of a residual stream. Excluding them leaves only the
+# interiors of the residual blocks to shrink, which is what the paper's methods can do.
+RESIDUAL_STREAMS = {"resnet56": ("bn1", "layer2.0.bn2", "layer3.0.bn2")}
+
+_TEST_BATCH = 1500
 
 
 @dataclass(eq=False)
 class Subject:
-    """A trained network, test images, and what it was trained on."""
+    """A trained network, its test images, and where its training images are."""
 
     name: str
     model: nn.Module
     test: Images
-    calibrating: int
-    folder: Path | None = None
-    limit: int | None = None
-    streams: tuple[str, ...] = ()
-    _judging: Images | None = None
+    calibration_size: int
+    data_folder: Path | None = None
+    train_limit: int | None = None
+    residual_streams: tuple[str, ...] = ()
+    _batched_images: Images | None = None
     _batches: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
-    def split(self, seed: int, reserve: int | None = None) -> tuple[Tensor, Images]:
-        """The paper's split: some random test images calibrate, without labels; the others judge.
-
-        `reserve` sets more of them aside to calibrate with.
-        """
-        order = torch.randperm(len(self.test.images), generator=torch.Generator().manual_seed(seed))
-        count = self.calibrating if reserve is None else reserve
-        return self.test.images[order[:count]], self.test.take(order[count:])
-
-    def split_without(self, seed: int, removed: int) -> tuple[Tensor, Images]:
-        """The same with images of all classes but one to calibrate with."""
-        order = torch.randperm(len(self.test.images), generator=torch.Generator().manual_seed(seed))
-        others = order[self.test.labels[order] != removed][: self.calibrating]
-        judging = order[~torch.isin(order, others)]
-        return self.test.images[others], self.test.take(judging)
+    @property
+    def device(self) -> torch.device:
+        """The device of the network."""
+        return next(self.model.parameters()).device
 
     @cached_property
     def train(self) -> Images:
-        """The images it was trained on."""
-        if self.folder is None:
-            return digits_for_training()
-        return load_cifar(self.folder, "train", self.limit)
+        """The images that the network was trained on."""
+        if self.data_folder is None:
+            return load_training_digits()
+        return load_cifar(self.data_folder, "train", self.train_limit)
 
-    def compared(self, smaller: nn.Module, judging: Images) -> interpress.Agreement:
-        """Decisions of the network and a smaller one; the images are put on the device once."""
-        if self._judging is not judging:
-            device = next(self.model.parameters()).device
-            self._judging = judging
+    def split(self, seed: int, size: int | None = None) -> tuple[Tensor, Images]:
+        """Return random calibration images without labels, and the other images for testing.
+
+        This is the paper's split of the test set. `size` is the number of calibration images.
+        """
+        order = torch.randperm(len(self.test.images), generator=torch.Generator().manual_seed(seed))
+        count = self.calibration_size if size is None else size
+        return self.test.images[order[:count]], self.test.take(order[count:])
+
+    def split_without_class(self, seed: int, removed: int) -> tuple[Tensor, Images]:
+        """Return a split whose calibration images have no example of one class."""
+        order = torch.randperm(len(self.test.images), generator=torch.Generator().manual_seed(seed))
+        calibration = order[self.test.labels[order] != removed][: self.calibration_size]
+        testing = order[~torch.isin(order, calibration)]
+        return self.test.images[calibration], self.test.take(testing)
+
+    def analyze(
+        self, calibration: Tensor, *, seed: int = 0, interiors: bool = False, patches: bool = True
+    ) -> interpress.Analysis:
+        """Analyze the network; with `interiors` only the interiors of residual blocks can shrink."""
+        return interpress.analyze(
+            self.model,
+            calibration,
+            seed=seed,
+            exclude=self.residual_streams if interiors else (),
+            patches=patches,
+            progress=False,
+        )
+
+    def compare(self, smaller: nn.Module, testing: Images) -> interpress.Agreement:
+        """Compare the decisions of the network with those of a smaller one."""
+        if self._batched_images is not testing:  # move the images to the device only once
+            self._batched_images = testing
             self._batches = [
-                (images.to(device), labels)
+                (images.to(self.device), labels)
                 for images, labels in zip(
-                    judging.images.split(1500), judging.labels.split(1500), strict=True
+                    testing.images.split(_TEST_BATCH),
+                    testing.labels.split(_TEST_BATCH),
+                    strict=True,
                 )
             ]
         return interpress.agreement(self.model, smaller, self._batches, progress=False)
 
-    def judged(self, smaller: nn.Module, judging: Images) -> Row:
-        """What is left of the network, and how it decides, in percent."""
-        found = self.compared(smaller, judging)
-        assert found.accuracy is not None
-        assert found.agreement is not None
-        example = judging.images[:1].to(next(smaller.parameters()).device)
+    def score(self, smaller: nn.Module, testing: Images) -> Row:
+        """Return a smaller network's fraction of the FLOPs, and agreement and accuracy in percent."""
+        comparison = self.compare(smaller, testing)
+        assert comparison.accuracy is not None
+        assert comparison.agreement is not None
+        example = testing.images[:1].to(next(smaller.parameters()).device)
         return {
             "flops": demo.flops(smaller, example) / demo.flops(self.model, example),
-            "agreement": 100 * found.agreement,
-            "accuracy": 100 * found.accuracy[1],
-            "original": 100 * found.accuracy[0],
-            "divergence": found.divergence,
+            "agreement": 100 * comparison.agreement,
+            "accuracy": 100 * comparison.accuracy[1],
+            "original": 100 * comparison.accuracy[0],
+            "divergence": comparison.divergence,
         }
 
 
-def subject(setting: Setting, name: str) -> Subject:
-    """One network; "digits" is the package's own."""
+def load_subject(settings: Settings, name: str) -> Subject:
+    """Return one network with its images; "digits" is the network of the demo."""
     if name == "digits":
         stored = load_file(demo.ASSETS / "digits.safetensors")
         images = Images(stored["images"].float() / 16, stored["labels"].long())
-        return Subject(name, demo.network().to(setting.device), images, 300)
-    data = need(setting.folder("cifar10"), "--data", "train.parquet and test.parquet of CIFAR-10")
-    weights = need(setting.weights, "--weights", f"{name}-cifar10.safetensors")
+        return Subject(name, demo.network().to(settings.device), images, 300)
+    data = require_folder(
+        settings.folder("cifar10"), "--data", "train.parquet and test.parquet of CIFAR-10"
+    )
+    weights = require_folder(settings.weights, "--weights", f"{name}-cifar10.safetensors")
     return Subject(
         name,
-        load_network(name, weights, setting.device),
-        load_cifar(data, "test", 2000 if setting.quick else None),
-        600 if setting.quick else 1000,
+        load_network(name, weights, settings.device),
+        load_cifar(data, "test", 2000 if settings.quick else None),
+        600 if settings.quick else 1000,
         data,
-        2000 if setting.quick else None,
-        STREAMS.get(name, ()),
+        2000 if settings.quick else None,
+        RESIDUAL_STREAMS.get(name, ()),
     )
 
 
-def names(setting: Setting, wanted: Sequence[str] = tuple(NETWORKS)) -> list[str]:
-    """The networks of a run: with --quick one, the digits where there are no data."""
-    if setting.data is None:
-        if not setting.quick:
+def network_names(settings: Settings, names: Sequence[str] = tuple(NETWORKS)) -> list[str]:
+    """Return the networks to run: with `--quick` only one, and the digits if there are no data."""
+    if settings.data is None:
+        if not settings.quick:
             raise ExperimentError(
                 "--data is missing: give the folder with train.parquet and test.parquet of "
-                "CIFAR-10, and --weights; or --quick, which runs on the package's digits"
+                "CIFAR-10, and --weights; or give --quick, which uses the digits of the demo"
             )
         return ["digits"]
-    return [wanted[0]] if setting.quick else list(wanted)
+    return [names[0]] if settings.quick else list(names)
 
 
-def each_network_and_seed(
-    setting: Setting, work: Callable[[Setting, str, int], list[Row]]
+def jobs_per_network_and_seed(
+    settings: Settings, work: Callable[[Settings, str, int], list[Row]]
 ) -> Iterator[Job]:
-    """One job per network and seed."""
-    for name in names(setting):
-        for seed in setting.draws(3):
-            yield Job(f"{name}/{seed}", partial(work, setting, name, seed))
+    """Yield one job per network and seed."""
+    for name in network_names(settings):
+        for seed in settings.seed_range(3):
+            yield Job(f"{name}/{seed}", partial(work, settings, name, seed))
 
 
-def digits_for_training() -> Images:
-    """The 900 digits that the package's network was trained on."""
+def load_training_digits() -> Images:
+    """Return the 900 digits that the network of the demo was trained on."""
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)

@@ -1,4 +1,4 @@
-"""Markdown tables and figures in words."""
+"""Markdown tables, and numbers formatted for them."""
 
 from __future__ import annotations
 
@@ -6,28 +6,25 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-_GIVE = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+_PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+
+_NETWORK_TITLES = {"vgg16": "VGG-16", "mobilenetv1": "MobileNetV1", "resnet56": "ResNet-56"}
+
+
+def network_title(name: str) -> str:
+    """Return the usual spelling of a network's name."""
+    return _NETWORK_TITLES.get(name, name)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table; first column left, the others right."""
+    """Return a Markdown table; the first column is left-aligned, the others right-aligned."""
     lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
-def spread(values: Sequence[float], digits: int = 1) -> str:
-    """Mean and 95 % interval of the mean (Student's), or the one value there is."""
-    if not values:
-        return ""
-    mean = statistics.mean(values)
-    if len(values) == 1:
-        return f"{mean:.{digits}f}"
-    return f"{mean:.{digits}f}{_GIVE}{half_width(values):.{digits}f}"
-
-
-def half_width(values: Sequence[float]) -> float:
-    """Half of the 95 % interval of a mean, by Student's t."""
+def interval_half_width(values: Sequence[float]) -> float:
+    """Return half the width of the 95 % confidence interval of the mean (Student's t)."""
     if len(values) < 2:
         return math.nan
     from scipy.stats import t
@@ -35,16 +32,28 @@ def half_width(values: Sequence[float]) -> float:
     return float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
 
 
-def in_mean(values: Sequence[float], digits: int = 2) -> str:
-    """Mean and its uncertainty, sigma / sqrt(N), as the paper has it."""
-    if not values:
-        return ""
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
-    error = statistics.stdev(values) / math.sqrt(len(values))
-    return f"{statistics.mean(values):.{digits}f}{_GIVE}{error:.{digits}f}"
+def mean_with_interval(values: Sequence[float], digits: int = 1) -> str:
+    """Return "mean ± half-width of its 95 % interval", or the value itself if there is only one."""
+    if len(values) < 2:
+        return _single(values, digits)
+    return _plus_minus(values, interval_half_width(values), digits)
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A number in few characters; empty where there is none."""
+def mean_with_standard_error(values: Sequence[float], digits: int = 2) -> str:
+    """Return "mean ± sigma / sqrt(N)", which is what the paper reports."""
+    if len(values) < 2:
+        return _single(values, digits)
+    return _plus_minus(values, statistics.stdev(values) / math.sqrt(len(values)), digits)
+
+
+def significant(value: float | None, digits: int = 3) -> str:
+    """Return a number with this many significant digits, or "" for None."""
     return "" if value is None else f"{value:.{digits}g}"
+
+
+def _single(values: Sequence[float], digits: int) -> str:
+    return f"{values[0]:.{digits}f}" if values else ""
+
+
+def _plus_minus(values: Sequence[float], uncertainty: float, digits: int) -> str:
+    return f"{statistics.mean(values):.{digits}f}{_PLUS_MINUS}{uncertainty:.{digits}f}"

@@ -97,7 +97,8 @@ def test_save_and_load_under_weights_only() -> None:
     rebuilt = shrink(spaces, kept)  # the same widths, from the original
     rebuilt.load_state_dict(torch.load(buffer, weights_only=True))
     assert torch.equal(
-        output_tensors(rebuilt, spaces.program.example)[0], output_tensors(small, spaces.program.example)[0]
+        output_tensors(rebuilt, spaces.program.example)[0],
+        output_tensors(small, spaces.program.example)[0],
     )
 
 

@@ -1,1 +1,1 @@
-"""Real data, read from the files people have them in."""
+"""Readers of the data sets, one file each, in the formats in which they are published."""

@@ -1,4 +1,4 @@
-"""CIFAR-10 from Parquet with image bytes (the public edition's layout), as normalised tensors."""
+"""CIFAR-10 from Parquet files with encoded images, as normalised tensors."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ class Images(NamedTuple):
     labels: Tensor
 
     def take(self, index: Tensor) -> Images:
-        """Some of them."""
+        """Return the images with these indices."""
         return Images(self.images[index], self.labels[index])
 
 
 def load_cifar(folder: Path, part: str, limit: int | None = None) -> Images:
-    """`train` or `test`, from `<part>.parquet`, or from `<part>.safetensors` with `images` (uint8)
-    and `labels`."""
-    plain = folder / f"{part}.safetensors"
-    if plain.is_file():
-        tensors = load_file(plain)
+    """Return the part "train" or "test".
+
+    It is read from `<part>.safetensors` (tensors `images`, uint8, and `labels`) if that exists,
+    else from `<part>.parquet` (columns `img` and `label`).
+    """
+    tensor_file = folder / f"{part}.safetensors"
+    if tensor_file.is_file():
+        tensors = load_file(tensor_file)
         pixels, labels = tensors["images"][:limit], tensors["labels"][:limit]
     else:
         pixels, labels = _from_parquet(folder / f"{part}.parquet", limit)

@@ -1,4 +1,4 @@
-"""ImageNet's validation images from a folder of folders, or from Parquet, read when needed."""
+"""ImageNet's validation images from one folder per class or from Parquet, read on demand."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _SUFFIXES = {".jpeg", ".jpg", ".png"}
 
 
 class ImageNet(Dataset[tuple[Tensor, int]]):
-    """Images (3, size, size), normalised, with their class.
+    """Normalised images (3, size, size) with their class.
 
-    `<folder>/val/<class>/*.JPEG` (classes in the order of their names, as torchvision counts), or
-    `<folder>/*.parquet` with columns `image` (bytes) and `label`.
+    They are read from `<folder>/val/<class>/*.JPEG`, with classes numbered in alphabetical order as
+    in torchvision, or from `<folder>/*.parquet` with columns `image` (bytes) and `label`.
     """
 
     def __init__(self, folder: Path, size: int = 224) -> None:
         self.size = size
         self._table: Any = None
-        inside = folder / "val" if (folder / "val").is_dir() else folder
-        classes = sorted(path for path in inside.iterdir() if path.is_dir())
+        images_folder = folder / "val" if (folder / "val").is_dir() else folder
+        classes = sorted(path for path in images_folder.iterdir() if path.is_dir())
         self._files = [
             (path, label)
-            for label, own in enumerate(classes)
-            for path in sorted(own.iterdir())
+            for label, class_folder in enumerate(classes)
+            for path in sorted(class_folder.iterdir())
             if path.suffix.lower() in _SUFFIXES
         ]
         self.classes = len(classes)
@@ -44,7 +44,7 @@ class ImageNet(Dataset[tuple[Tensor, int]]):
         files = sorted(folder.glob("*.parquet"))
         if not files:
             raise ExperimentError(
-                f"{folder} holds neither val/<class>/*.JPEG nor *.parquet; give ImageNet's folder"
+                f"{folder} has neither val/<class>/*.JPEG nor *.parquet; give ImageNet's folder"
             )
         import pyarrow.parquet as pq
 
@@ -64,10 +64,10 @@ class ImageNet(Dataset[tuple[Tensor, int]]):
             source = io.BytesIO(self._table["image"][index].as_py()["bytes"])
             label = int(self._table["label"][index].as_py())
         with Image.open(source) as picture:
-            return self._prepared(picture.convert("RGB")), label
+            return self._preprocess(picture.convert("RGB")), label
 
-    def _prepared(self, picture: Any) -> Tensor:
-        """The shorter side to 256/224 of the size, the middle of it, normalised."""
+    def _preprocess(self, picture: Any) -> Tensor:
+        """Resize the shorter side to 256/224 of `size`, crop the centre, and normalise."""
         from PIL import Image
 
         scale = self.size * 256 / 224 / min(picture.size)
@@ -81,5 +81,5 @@ class ImageNet(Dataset[tuple[Tensor, int]]):
 
 
 def loader(images: ImageNet, index: Sequence[int], batch: int, workers: int) -> DataLoader[Any]:
-    """Some of the images, in a fixed order, in batches."""
+    """Return a loader of the images with these indices, in this order."""
     return DataLoader(Subset(images, list(index)), batch, num_workers=workers)

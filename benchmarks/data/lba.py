@@ -1,8 +1,8 @@
-"""ATOM3D's ligand-binding data (LBA) from its published LMDB files, as voxel grids.
+"""ATOM3D's ligand-binding affinity data (LBA) from its published LMDB files, as voxel grids.
 
-Each of `train`, `val` and `test` is an LMDB: `num_examples`, `serialization_format` and one gzipped
-entry per number, JSON or msgpack. Tables of atoms are stored as columns and rows. Entries that are
-pickles are refused: reading one runs whatever is in it.
+Each of `train`, `val` and `test` is an LMDB with the keys `num_examples`, `serialization_format`,
+and one gzipped entry (JSON or msgpack) per example. Tables of atoms are stored as columns and rows.
+Pickled entries are rejected, because reading a pickle executes code from the file.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _COLUMNS = ("element", "x", "y", "z")
 
 
 class Complex(NamedTuple):
-    """Atoms of a pocket and its ligand, and how strongly they bind."""
+    """The atoms of a pocket and its ligand, and their binding affinity."""
 
     elements: list[str]
     positions: Tensor
-    """(atoms, 3) in Angstrom."""
+    """(atoms, 3), in Angstrom."""
     centre: Tensor
-    """Of the ligand."""
+    """The centre of the ligand."""
     affinity: float
-    """-log K."""
+    """-log K, the quantity to predict."""
 
 
 def read_complexes(path: Path, limit: int | None = None) -> list[Complex]:
-    """The examples of one LMDB folder."""
+    """Return the examples of one LMDB folder."""
     try:
         import lmdb
     except ImportError as problem:
@@ -47,15 +47,15 @@ def read_complexes(path: Path, limit: int | None = None) -> list[Complex]:
     with environment, environment.begin() as transaction:
         count, kind = (transaction.get(key) for key in (b"num_examples", b"serialization_format"))
         if count is None or kind is None:
-            raise ExperimentError(f"{path} is no ATOM3D data set: it has no num_examples")
-        wanted = range(int(count) if limit is None else min(limit, int(count)))
-        return [_complex(_entry(transaction, number, kind.decode(), path)) for number in wanted]
+            raise ExperimentError(f"{path} is not an ATOM3D data set: it has no num_examples")
+        numbers = range(int(count) if limit is None else min(limit, int(count)))
+        return [_complex(_entry(transaction, number, kind.decode(), path)) for number in numbers]
 
 
 def _entry(transaction: Any, number: int, kind: str, path: Path) -> Row:
     packed = transaction.get(str(number).encode())
     if packed is None:
-        raise ExperimentError(f"{path} lacks example {number}; fetch it again")
+        raise ExperimentError(f"{path} has no example {number}; download it again")
     raw = gzip.decompress(packed)
     if kind == "json":
         return json.loads(raw)
@@ -65,7 +65,7 @@ def _entry(transaction: Any, number: int, kind: str, path: Path) -> Row:
         except ImportError as problem:
             raise ExperimentError(f"{path} is stored as msgpack; install msgpack") from problem
         return msgpack.unpackb(raw)
-    raise ExperimentError(f"{path} is stored as {kind!r}; fetch the JSON edition, which is safe")
+    raise ExperimentError(f"{path} is stored as {kind!r}; download the JSON version")
 
 
 def _complex(entry: Row) -> Complex:
@@ -76,35 +76,37 @@ def _complex(entry: Row) -> Complex:
 
 
 def _atoms(stored: Row) -> tuple[list[str], Tensor]:
-    """A table of atoms as elements and positions."""
-    place = {name: stored["columns"].index(name) for name in _COLUMNS}
+    """Return the elements and positions of a table of atoms."""
+    column = {name: stored["columns"].index(name) for name in _COLUMNS}
     rows = stored["data"]
-    elements = [str(row[place["element"]]) for row in rows]
-    positions = [[float(row[place[axis]]) for axis in "xyz"] for row in rows]
+    elements = [str(row[column["element"]]) for row in rows]
+    positions = [[float(row[column[axis]]) for axis in "xyz"] for row in rows]
     return elements, torch.tensor(positions, dtype=torch.float32).reshape(-1, 3)
 
 
 def voxels(
-    one: Complex, radius: float = 20.0, generator: np.random.Generator | None = None
+    molecule: Complex, radius: float = 20.0, generator: np.random.Generator | None = None
 ) -> Tensor:
-    """(elements, size, size, size): atoms per cubic Angstrom around the ligand, turned at random
-    where a generator is given."""
-    positions = (one.positions - one.centre).double().numpy()
+    """Return the atoms per cubic Angstrom around the ligand: (elements, size, size, size).
+
+    With a generator, the complex is rotated at random.
+    """
+    positions = (molecule.positions - molecule.centre).double().numpy()
     if generator is not None:
         from scipy.spatial.transform import Rotation
 
         positions = Rotation.random(random_state=generator).apply(positions)
     size = int(2 * radius) + 1
     cells = np.floor(positions + size / 2).astype(int)
-    kind = np.array([ELEMENTS.index(e) if e in ELEMENTS else -1 for e in one.elements])
-    inside = ((cells >= 0) & (cells < size)).all(1) & (kind >= 0)
+    element = np.array([ELEMENTS.index(e) if e in ELEMENTS else -1 for e in molecule.elements])
+    inside = ((cells >= 0) & (cells < size)).all(1) & (element >= 0)
     grid = np.zeros((len(ELEMENTS), size, size, size), dtype=np.float32)
-    np.add.at(grid, (kind[inside], *cells[inside].T), 1.0)
+    np.add.at(grid, (element[inside], *cells[inside].T), 1.0)
     return torch.from_numpy(grid)
 
 
 def write_complexes(path: Path, entries: Iterable[Row]) -> None:
-    """A data set in the published format; `entries` are as they are read."""
+    """Write a data set in the published format; `entries` have the layout of stored ones."""
     import lmdb
 
     stored = list(entries)
@@ -118,23 +120,26 @@ def write_complexes(path: Path, entries: Iterable[Row]) -> None:
         transaction.put(b"id_to_idx", json.dumps(names).encode())
 
 
-def made_up(count: int, seed: int) -> list[Row]:
-    """Random atoms around a random ligand; the more nitrogen near it, the stronger it binds."""
+def random_entries(count: int, seed: int) -> list[Row]:
+    """Return random complexes whose affinity grows with the nitrogen atoms near the ligand."""
     generator = np.random.default_rng(seed)
     entries = []
     for number in range(count):
         pocket = _random_atoms(generator, 60, 7.0)
-        near = sum(row[0] == "N" and np.linalg.norm(row[1:]) < 5 for row in pocket)
+        nearby_nitrogen = sum(row[0] == "N" and np.linalg.norm(row[1:]) < 5 for row in pocket)
         entries.append({
-            "id": f"made-{number}",
+            "id": f"random-{number}",
             "atoms_pocket": {"columns": list(_COLUMNS), "data": pocket},
             "atoms_ligand": {"columns": list(_COLUMNS), "data": _random_atoms(generator, 12, 2.0)},
-            "scores": {"neglog_aff": 4 + 0.5 * near},
+            "scores": {"neglog_aff": 4 + 0.5 * nearby_nitrogen},
         })  # fmt: skip
     return entries
 
 
 def _random_atoms(generator: np.random.Generator, count: int, spread: float) -> list[list[Any]]:
-    kinds = generator.choice(ELEMENTS[:4], count)
-    where = generator.normal(0, spread / 2, (count, 3))
-    return [[str(kind), *map(float, place)] for kind, place in zip(kinds, where, strict=True)]
+    elements = generator.choice(ELEMENTS[:4], count)
+    positions = generator.normal(0, spread / 2, (count, 3))
+    return [
+        [str(element), *map(float, position)]
+        for element, position in zip(elements, positions, strict=True)
+    ]

@@ -1,1 +1,1 @@
-"""One file per experiment: its jobs, its tables, its plots."""
+"""The experiments, one file each: jobs, tables and plots."""

@@ -1,186 +1,219 @@
-"""CIFAR-10 at half of the FLOPs, before any training: ours, the paper's, baselines, Torch-Pruning.
+"""CIFAR-10 at half of the FLOPs before any training: preserve, the paper, baselines, Torch-Pruning.
 
-Baselines go through the same surgery, budget (a constant fraction of every layer) and judgement:
-without any correction, with batch norms recalibrated, with the interpolation `T`, and with `T` and
-the refit. Two of them also get the widths that `preserve` would give them: what is left of the
-margin then is that of its order. On ResNet-56 they and the paper's methods shrink block interiors
-only; so do one row of `preserve` and one of each of Torch-Pruning's.
+The baselines use the same surgery, budget (a constant fraction of every layer) and test images as
+the other methods. They run without correction, with recalibrated batch norms, with the
+interpolation `T`, and with `T` and the refit. Two of them also run with the widths that `preserve`
+would allocate for them, which isolates the effect of the channel order. On ResNet-56 the baselines
+and the paper's methods shrink only the interiors of residual blocks; `preserve` and Torch-Pruning
+run both with and without that restriction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
-import interpress
 from benchmarks import peers
-from benchmarks.experiment import Job, Report, Row, Setting
-from benchmarks.subjects import Subject, each_network_and_seed, subject
-from benchmarks.tables import half_width, spread, table
+from benchmarks.experiment import Job, Report, Row, Settings
+from benchmarks.subjects import Subject, jobs_per_network_and_seed, load_subject
+from benchmarks.tables import interval_half_width, mean_with_interval, network_title, table
+from interpress import Analysis, Method
 
 ABOUT = "CIFAR-10 at half of the FLOPs: baselines with and without correction, Torch-Pruning"
 BASELINES = ("random", "l1", "l2", "soft", "fpgm", "bn-scale", "thinet", "hrank", "pfp")
-CORRECTIONS: dict[str, dict[str, Any]] = {
-    "none": {"correct": False, "refit": False},
-    "T": {"refit": False},
-    "T + refit": {"refit": True},
+CORRECTIONS = {
+    "none": "no correction",
+    "batch norm": "batch norms recalibrated",
+    "T": "`T`",
+    "T + refit": "`T` and refit",
 }
-COLUMNS = ("none", "batch norm", "T", "T + refit")
-ALLOCATED = ("l2", "fpgm")
+"""Per correction, its column heading."""
+WITH_PRESERVE_WIDTHS = ("l2", "fpgm")
 KEEP = 0.5
+# Suffixes of method names in the result file, and how tables show them.
+INTERIORS, PRESERVE_WIDTHS = ", interiors only", ", our widths"
+_SUFFIX_TITLES = {INTERIORS: ", block interiors only", PRESERVE_WIDTHS: ", widths of preserve"}
+
+AddRow = Callable[[str, str, nn.Module], None]
 
 
-def jobs(setting: Setting) -> Iterator[Job]:
-    """One per network and seed."""
-    return each_network_and_seed(setting, _one)
+def jobs(settings: Settings) -> Iterator[Job]:
+    """Yield one job per network and seed."""
+    return jobs_per_network_and_seed(settings, _run)
 
 
-def _one(setting: Setting, name: str, seed: int) -> list[Row]:
-    one = subject(setting, name)
-    calibration, judging = one.split(seed)
+def _run(settings: Settings, name: str, seed: int) -> list[Row]:
+    subject = load_subject(settings, name)
+    calibration, testing = subject.split(seed)
     rows: list[Row] = []
 
-    def add(method: str, correction: str, smaller: Any) -> None:
-        about = {"network": name, "seed": seed, "method": method, "correction": correction}
-        rows.append(about | one.judged(smaller, judging))
+    def add(method: str, correction: str, smaller: nn.Module) -> None:
+        row = {"network": name, "seed": seed, "method": method, "correction": correction}
+        rows.append(row | subject.score(smaller, testing))
 
-    whole = interpress.analyze(one.model, calibration, seed=seed, progress=False)
-    add("preserve", "T + refit", whole.compress(flops=KEEP, progress=False).model)
-    inner = whole
-    if one.streams:
-        inner = interpress.analyze(
-            one.model, calibration, seed=seed, exclude=one.streams, progress=False
-        )
-        smaller = inner.compress(flops=KEEP, progress=False).model
-        add("preserve, interiors only", "T + refit", smaller)
+    everything = subject.analyze(calibration, seed=seed)
+    add("preserve", "T + refit", everything.compress(flops=KEEP, progress=False).model)
+    interiors = everything
+    if subject.residual_streams:
+        interiors = subject.analyze(calibration, seed=seed, interiors=True)
+        smaller = interiors.compress(flops=KEEP, progress=False).model
+        add("preserve" + INTERIORS, "T + refit", smaller)
     for method in ("iterative-id", "constant-id"):
-        add(method, "T", inner.compress(flops=KEEP, method=method, progress=False).model)
-    for selection in setting.track(BASELINES, f"{name}, seed {seed}"):
-        for label, parts in CORRECTIONS.items():
-            result = inner.compress(
-                flops=KEEP, selection=selection, allocation="constant", progress=False, **parts
-            )
-            add(selection, label, result.model)
-            if label == "none":
-                add(selection, "batch norm", peers.recalibrated(result.model, calibration))
-    for selection in ALLOCATED:  # how much of our lead is the allocation's
-        result = inner.compress(
-            flops=KEEP, selection=selection, allocation="measured", refit=True, progress=False
-        )
-        add(f"{selection}, our widths", "T + refit", result.model)
+        add(method, "T", interiors.compress(flops=KEEP, method=method, progress=False).model)
+    for selection in settings.track(BASELINES, f"{name}, seed {seed}"):
+        _add_baseline(selection, interiors, calibration, add)
+    for selection in WITH_PRESERVE_WIDTHS:
+        result = interiors.compress(flops=KEEP, method=Method(selection=selection), progress=False)
+        add(selection + PRESERVE_WIDTHS, "T + refit", result.model)
     if peers.available():
-        _peers(one, calibration, add)
+        _add_torch_pruning(subject, calibration, add)
     return rows
 
 
-def _peers(one: Subject, calibration: Any, add: Any) -> None:
-    example = calibration[:2].to(next(one.model.parameters()).device)
+def _add_baseline(selection: str, analysis: Analysis, calibration: Tensor, add: AddRow) -> None:
+    """Add one baseline with every correction."""
+    plain = Method(selection=selection, allocation="constant", refit=False, correct=False)
+    smaller = analysis.compress(flops=KEEP, method=plain, progress=False).model
+    add(selection, "none", smaller)
+    add(selection, "batch norm", peers.recalibrate_batch_norms(smaller, calibration))
+    for correction, refit in (("T", False), ("T + refit", True)):
+        method = Method(selection=selection, allocation="constant", refit=refit)
+        add(
+            selection,
+            correction,
+            analysis.compress(flops=KEEP, method=method, progress=False).model,
+        )
+
+
+def _add_torch_pruning(subject: Subject, calibration: Tensor, add: AddRow) -> None:
+    example = calibration[:2].to(subject.device)
+    restrictions: dict[str, list[str]] = {"": []}
+    if subject.residual_streams:
+        restrictions[INTERIORS] = [
+            name
+            for name, module in subject.model.named_modules()
+            if _writes_residual_stream(name, module)
+        ]
     for importance in peers.IMPORTANCES:
-        smaller = peers.torch_pruning(one.model, example, importance, KEEP)
-        add(f"Torch-Pruning {importance}", "none", smaller)
-        again = peers.recalibrated(smaller, calibration)
-        add(f"Torch-Pruning {importance}", "batch norm", again)
-        if one.streams:
-            ignored = [
-                name for name, module in one.model.named_modules() if _on_stream(name, module)
-            ]
-            smaller = peers.torch_pruning(one.model, example, importance, KEEP, ignored)
-            add(f"Torch-Pruning {importance}, interiors only", "none", smaller)
-            again = peers.recalibrated(smaller, calibration)
-            add(f"Torch-Pruning {importance}, interiors only", "batch norm", again)
+        for suffix, ignored in restrictions.items():
+            smaller = peers.torch_pruning(subject.model, example, importance, KEEP, ignored)
+            method = f"Torch-Pruning {importance}{suffix}"
+            add(method, "none", smaller)
+            add(method, "batch norm", peers.recalibrate_batch_norms(smaller, calibration))
 
 
-def _on_stream(name: str, module: nn.Module) -> bool:
-    """Whether a convolution of ResNet-56 writes into a residual stream."""
-    inside = name.endswith(".conv1")
-    return isinstance(module, nn.Conv2d) and not inside
+def _writes_residual_stream(name: str, module: nn.Module) -> bool:
+    """Return whether a module is a convolution of ResNet-56 whose output joins a residual stream."""
+    return isinstance(module, nn.Conv2d) and not name.endswith(".conv1")
+
+
+def method_title(method: str) -> str:
+    """Return a method's name as tables show it."""
+    for suffix, title in _SUFFIX_TITLES.items():
+        method = method.replace(suffix, title)
+    return method
 
 
 def tables(report: Report) -> str:
-    """Agreement by method and correction, one table for every network; then the margins."""
+    """Return agreement by method and correction, one table per network, and the margins."""
     parts = []
-    for network in dict.fromkeys(row["network"] for row in report.all):
-        rows = report.where(network=network)
-        corrections = list(dict.fromkeys(["none", *(row["correction"] for row in rows)]))
-        corrections.sort(key=COLUMNS.index)
+    for network in report.distinct("network"):
+        used = {"none", *report.distinct("correction", network=network)}
+        corrections = [correction for correction in CORRECTIONS if correction in used]
         lines = []
-        for method in dict.fromkeys(row["method"] for row in rows):
+        for method in report.distinct("method", network=network):
             cells = [
-                spread([r["agreement"] for r in rows
-                        if (r["method"], r["correction"]) == (method, correction)], 2)
+                mean_with_interval(
+                    _agreements(report, network=network, method=method, correction=correction), 2
+                )
                 for correction in corrections
-            ]  # fmt: skip
-            lines.append([method, *cells])
-        parts.append(f"**{network}**, agreement\n\n" + table(["method", *corrections], lines))
+            ]
+            lines.append([method_title(method), *cells])
+        header = ["method", *(CORRECTIONS[correction] for correction in corrections)]
+        caption = f"**{network_title(network)}**: agreement with the original in percent"
+        parts.append(f"{caption}\n\n" + table(header, lines))
     return "\n".join([*parts, margins(report)])
 
 
+def _agreements(report: Report, **values: str) -> list[float]:
+    return [row["agreement"] for row in report.where(**values)]
+
+
 def margins(report: Report) -> str:
-    """By how much `preserve` is ahead of each other row, seed by seed, with 95 % intervals."""
+    """Return by how much `preserve` leads the best method of every kind, per seed."""
     lines = []
-    for network in dict.fromkeys(row["network"] for row in report.all):
-        ours = {r["seed"]: r["agreement"] for r in report.where(network=network, method="preserve")}
-        for label, wanted in _rivals(report, network).items():
-            ahead = [ours[row["seed"]] - row["agreement"] for row in wanted]
-            mean = sum(ahead) / len(ahead)
-            width = half_width(ahead)
-            won = "yes" if len(ahead) > 1 and mean - width > 0 else "no"
-            lines.append([network, label, spread(ahead, 2), won])
-    header = ["network", "ahead of the best", "points", "interval above 0"]
-    return "Margins of `preserve`\n\n" + table(header, lines)
+    for network in report.distinct("network"):
+        for label, rows in _best_of_every_kind(report, network).items():
+            margin = leads(report, network, rows)
+            mean = sum(margin) / len(margin)
+            above_zero = len(margin) > 1 and mean - interval_half_width(margin) > 0
+            lines.append([
+                network_title(network), label, mean_with_interval(margin, 2),
+                "yes" if above_zero else "no",
+            ])  # fmt: skip
+    header = ["network", "compared with the best", "margin, points", "interval above 0"]
+    caption = "**Margins**: agreement of `preserve` minus that of another method, same seed"
+    return f"{caption}\n\n" + table(header, lines)
 
 
-def _rivals(report: Report, network: str) -> dict[str, list[Row]]:
-    """The best of every kind, by its mean."""
-    rows = report.where(network=network)
+def leads(report: Report, network: str, rows: list[Row]) -> list[float]:
+    """Return the agreement of `preserve` minus that of these rows, seed by seed."""
+    preserve = {
+        row["seed"]: row["agreement"] for row in report.where(network=network, method="preserve")
+    }
+    return [preserve[row["seed"]] - row["agreement"] for row in rows]
+
+
+def _best_of_every_kind(report: Report, network: str) -> dict[str, list[Row]]:
+    """Return the rows of the method with the highest mean, per kind of method."""
     kinds: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["method"].startswith("preserve"):
-            continue
-        kinds.setdefault(_kind(row), []).append(row)
+    for row in report.where(network=network):
+        if not row["method"].startswith("preserve"):
+            kinds.setdefault(_kind(row), []).append(row)
     return {
-        f"{kind}: {best}": [row for row in rows if row["method"] == best]
+        f"{kind}: {method_title(best)}": [row for row in rows if row["method"] == best]
         for kind, rows in kinds.items()
-        for best in [best_of(rows)]
+        for best in [best_method(rows)]
     }
 
 
 def _kind(row: Row) -> str:
     if row["method"].endswith("-id"):
-        return "of the paper"
-    if row["method"].endswith(", our widths"):
-        return "of ours with another order"
-    peer = row["method"].startswith("Torch-Pruning")
-    return f"{'of Torch-Pruning' if peer else 'baseline'} ({row['correction']})"
+        return "method of the paper"
+    if row["method"].endswith(PRESERVE_WIDTHS):
+        return "other channel order"
+    tool = "Torch-Pruning" if row["method"].startswith("Torch-Pruning") else "baseline"
+    return f"{tool} ({CORRECTIONS[row['correction']]})"
 
 
-def best_of(rows: list[Row]) -> str:
-    """The method with the highest mean."""
-    means: dict[str, list[float]] = {}
+def best_method(rows: list[Row]) -> str:
+    """Return the method with the highest mean agreement."""
+    agreements: dict[str, list[float]] = {}
     for row in rows:
-        means.setdefault(row["method"], []).append(row["agreement"])
-    return max(means, key=lambda method: sum(means[method]) / len(means[method]))
+        agreements.setdefault(row["method"], []).append(row["agreement"])
+    return max(agreements, key=lambda method: sum(agreements[method]) / len(agreements[method]))
 
 
 def draw(report: Report, folder: Path) -> None:
-    """What the correction buys, method by method."""
+    """Plot the agreement of every baseline with every correction."""
     from benchmarks.plots import COLOURS, figure, legend_below
 
-    networks = list(dict.fromkeys(row["network"] for row in report.all))
+    networks = report.distinct("network")
     with figure(folder / "baselines.svg", len(networks)) as axes:
         for axis, network in zip(axes, networks, strict=True):
-            for place, correction in enumerate(COLUMNS):
-                values = []
+            for colour, (correction, title) in zip(COLOURS, CORRECTIONS.items(), strict=False):
+                means = []
                 for method in BASELINES:
-                    rows = report.where(network=network, method=method, correction=correction)
-                    values.append(sum(r["agreement"] for r in rows) / max(len(rows), 1))
-                axis.plot(BASELINES, values, "o-", color=COLOURS[place], label=correction)
-            ours = [r["agreement"] for r in report.where(network=network, method="preserve")]
-            axis.axhline(sum(ours) / len(ours), color=COLOURS[5], ls="--", label="preserve")
-            axis.set_title(network)
+                    values = _agreements(
+                        report, network=network, method=method, correction=correction
+                    )
+                    means.append(sum(values) / max(len(values), 1))
+                axis.plot(BASELINES, means, "o-", color=colour, label=title.replace("`", ""))
+            values = _agreements(report, network=network, method="preserve")
+            axis.axhline(sum(values) / len(values), color=COLOURS[5], ls="--", label="preserve")
+            axis.set_title(network_title(network))
             axis.tick_params(axis="x", rotation=60)
             axis.set_ylabel("agreement, %")
         legend_below(axes[0], 0.45)

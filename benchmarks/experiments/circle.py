@@ -1,34 +1,42 @@
-"""The paper's illustrative example: too many neurons for a function on the unit circle.
+"""The paper's illustrative example: an overparametrized network on the unit circle.
 
-Points of the unit circle; the label goes up by one on the positive side of one random vector, down
-by one on that of another. A hidden layer of 5,000 learns it; 12 neurons are enough for what it
-learnt. ID keeps 12 that represent it; magnitude keeps the largest, many of them duplicates.
-Training stops at the paper's loss: steeper sides, which more training gives, need more neurons.
+Inputs are points of the unit circle. The target is +1 on the positive side of one random vector,
+and -1 is added on the positive side of another. A hidden layer of 5,000 neurons is trained; 12
+neurons can represent what it learned. ID keeps neurons that span the others. Magnitude pruning keeps
+the largest ones, and many of those are duplicates. Training stops at the paper's loss: more training
+makes the steps of the function steeper, and those need more neurons.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 import interpress
-from benchmarks.experiment import Job, Report, Row, Setting
-from benchmarks.tables import number, table
+from benchmarks.experiment import Job, Report, Row, Settings
+from benchmarks.tables import significant, table
+from interpress import Method
 
-ABOUT = "the unit circle: loss against neurons, ID and magnitude"
-KEPT = (2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 128, 256, 512)
-SHOWN = 12
+ABOUT = "the unit circle: test loss by number of neurons, for ID and magnitude pruning"
+WIDTHS = (2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 128, 256, 512)
+PLOTTED_WIDTH = 12
 PAPER = {"full": 0.037786, "ID": 0.037781, "magnitude": 0.33}  # test loss at 12 neurons
+METHODS = {
+    "ID": Method.named("constant-id"),
+    "magnitude": Method.named("constant-id", selection="l2", correct=False),
+}
+_PLOTTED_POINTS = slice(None, None, 20)  # every 20th of the sorted test points
+_PLOTTED_NEURONS = 600
 
 
-class OneHidden(nn.Module):
-    """A hidden layer of ReLU, one output."""
+class OneHiddenLayer(nn.Module):
+    """A hidden ReLU layer and one output."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -38,73 +46,91 @@ class OneHidden(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, points: Tensor) -> Tensor:
-        """One value per point."""
+        """Return one value per point."""
         return self.last(self.hidden(points).relu())
 
 
-def jobs(setting: Setting) -> Iterator[Job]:
-    """One per seed; the first is drawn."""
-    for seed in setting.draws(5):
-        yield Job(f"{seed}", partial(_one, setting, seed))
+def jobs(settings: Settings) -> Iterator[Job]:
+    """Yield one job per seed; the plots show the first seed."""
+    for seed in settings.seed_range(5):
+        yield Job(f"{seed}", partial(_run, settings, seed))
+
+
+def _run(settings: Settings, seed: int) -> list[Row]:
+    generator = torch.Generator().manual_seed(seed)
+    width = settings.choose(5000, 500)
+    target = _target_function(generator)
+    _, train_points = _points(1000, generator)
+    angles, test_points = _points(2000, generator)
+    angles, order = angles.sort()
+    test_points = test_points[order].to(settings.device)
+    test_values = target(test_points)
+    torch.manual_seed(seed)
+    model = OneHiddenLayer(width)
+    model.to(settings.device)
+    train_points = train_points.to(settings.device)
+    _fit(settings, model, train_points, target(train_points))
+    full: Row = {
+        "seed": seed,
+        "method": "full",
+        "neurons": width,
+        "loss": _loss(model, test_points, test_values),
+    }
+    if seed == 0:
+        full |= _plot_data(model, test_points)
+        full["angle"] = angles[_PLOTTED_POINTS].tolist()
+        full["target"] = test_values[_PLOTTED_POINTS, 0].tolist()
+    return [full, *_compressed(model, train_points, test_points, test_values, seed)]
 
 
 def _points(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    angle = 2 * math.pi * torch.rand(count, generator=generator)
-    return angle, torch.stack([angle.cos(), angle.sin()], 1)
+    angles = 2 * math.pi * torch.rand(count, generator=generator)
+    return angles, torch.stack([angles.cos(), angles.sin()], 1)
 
 
-def _one(setting: Setting, seed: int) -> list[Row]:
-    generator = torch.Generator().manual_seed(seed)
-    width, steps = setting.count(5000, 500), setting.count(3000, 400)
+def _target_function(generator: torch.Generator) -> Callable[[Tensor], Tensor]:
     vectors = nn.functional.normalize(torch.randn(2, 2, generator=generator))
 
-    def labels(points: Tensor) -> Tensor:
-        sides = (points @ vectors.T > 0).float()
+    def target(points: Tensor) -> Tensor:
+        sides = (points @ vectors.T.to(points.device) > 0).float()
         return (sides[:, 0] - sides[:, 1])[:, None]
 
-    _, train = _points(1000, generator)
-    angle, test = _points(2000, generator)
-    angle, order = angle.sort()
-    test = test[order]
-    torch.manual_seed(seed)
-    model = OneHidden(width)
-    model.to(setting.device)
-    _fit(setting, model, train.to(setting.device), labels(train).to(setting.device), steps)
-    target, points = labels(test).to(setting.device), test.to(setting.device)
-    analysis = interpress.analyze(model, train.to(setting.device), kind="regression",
-                                  patches=False, progress=False)  # fmt: skip
-    rows: list[Row] = [{"seed": seed, "method": "full", "neurons": width,
-                        "loss": _loss(model, points, target)}]  # fmt: skip
-    chosen: dict[str, dict[str, Any]] = {
-        "ID": {"selection": "pivoting", "correct": True},
-        "magnitude": {"selection": "l2", "correct": False},
-    }
-    for neurons in KEPT:
+    return target
+
+
+def _compressed(
+    model: OneHiddenLayer, train_points: Tensor, test_points: Tensor, values: Tensor, seed: int
+) -> list[Row]:
+    """Return the losses of both methods at every width."""
+    width = model.hidden.out_features
+    analysis = interpress.analyze(
+        model, train_points, kind="regression", patches=False, progress=False
+    )
+    rows: list[Row] = []
+    for neurons in WIDTHS:
         if neurons >= width:
             continue
-        for method, parts in chosen.items():
-            result = analysis.compress(
-                width=neurons / width, allocation="constant", refit=False, progress=False,
-                method="constant-id", **parts,
-            )  # fmt: skip
-            smaller = cast(OneHidden, result.model)
-            row: Row = {"seed": seed, "method": method, "neurons": smaller.hidden.out_features,
-                        "loss": _loss(smaller, points, target),
-                        "apart": _loss(smaller, points, model(points).detach())}  # fmt: skip
-            if neurons == SHOWN and seed == 0:
-                row |= _picture(smaller, points)
+        for name, method in METHODS.items():
+            result = analysis.compress(width=neurons / width, method=method, progress=False)
+            smaller = cast(OneHiddenLayer, result.model)
+            row: Row = {
+                "seed": seed,
+                "method": name,
+                "neurons": smaller.hidden.out_features,
+                "loss": _loss(smaller, test_points, values),
+                "apart": _loss(smaller, test_points, model(test_points).detach()),
+            }
+            if neurons == PLOTTED_WIDTH and seed == 0:
+                row |= _plot_data(smaller, test_points)
             rows.append(row)
-    if seed == 0:
-        rows[0] |= _picture(model, points) | {"angle": angle[::20].tolist()}
-        rows[0]["target"] = target[::20, 0].tolist()
     return rows
 
 
-def _fit(setting: Setting, model: nn.Module, inputs: Tensor, labels: Tensor, steps: int) -> None:
-    """Until the loss is the paper's: the further it is trained, the more neurons it needs."""
+def _fit(settings: Settings, model: nn.Module, inputs: Tensor, values: Tensor) -> None:
+    """Train until the training loss is 0.9 of the paper's test loss."""
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    for _ in setting.track(range(steps), "training"):
-        loss = nn.functional.mse_loss(model(inputs), labels)
+    for _ in settings.track(range(settings.choose(3000, 400)), "training"):
+        loss = nn.functional.mse_loss(model(inputs), values)
         if float(loss) < 0.9 * PAPER["full"]:
             return
         optimizer.zero_grad()
@@ -112,64 +138,75 @@ def _fit(setting: Setting, model: nn.Module, inputs: Tensor, labels: Tensor, ste
         optimizer.step()
 
 
-def _loss(model: nn.Module, inputs: Tensor, target: Tensor) -> float:
+def _loss(model: nn.Module, inputs: Tensor, values: Tensor) -> float:
     with torch.no_grad():
-        return float(nn.functional.mse_loss(model(inputs), target))
+        return float(nn.functional.mse_loss(model(inputs), values))
 
 
-def _picture(model: OneHidden, points: Tensor) -> Row:
-    """The function and the neurons (weights scaled by their coefficient, and bias)."""
+def _plot_data(model: OneHiddenLayer, points: Tensor) -> Row:
+    """Return the function, and per neuron its input weights, scaled by its output weight, and bias."""
     with torch.no_grad():
-        values = model(points)[::20, 0]
+        values = model(points)[_PLOTTED_POINTS, 0]
         scale = model.last.weight[0].abs()
         neurons = torch.cat([model.hidden.weight * scale[:, None], model.hidden.bias[:, None]], 1)
-    return {"function": values.tolist(), "shown": neurons[:600].tolist()}
+    return {"function": values.tolist(), "shown": neurons[:_PLOTTED_NEURONS].tolist()}
 
 
 def tables(report: Report) -> str:
-    """Loss by number of neurons, mean over seeds."""
-    lines = []
+    """Return the mean loss by number of neurons."""
     full = report.where(method="full")
-    lines.append([f"all {full[0]['neurons']}", _mean(full), "", number(PAPER["full"], 4), ""])
-    for neurons in sorted({row["neurons"] for row in report.all if row["method"] != "full"}):
-        cells = [_mean(report.where(method=method, neurons=neurons))
-                 for method in ("ID", "magnitude")]  # fmt: skip
-        printed = [number(PAPER[m], 4) if neurons == SHOWN else "" for m in ("ID", "magnitude")]
-        lines.append([neurons, *cells, *printed])
-    header = ["neurons", "ID", "magnitude", "paper: ID", "paper: magnitude"]
-    return "Test loss (mean squared error)\n\n" + table(header, lines)
+    lines = [
+        [f"{full[0]['neurons']} (all)", _mean_loss(full), "", significant(PAPER["full"], 4), ""]
+    ]
+    for neurons in sorted({row["neurons"] for row in report.all_rows if row["method"] in METHODS}):
+        measured = [_mean_loss(report.where(method=name, neurons=neurons)) for name in METHODS]
+        published = [
+            significant(PAPER[name], 4) if neurons == PLOTTED_WIDTH else "" for name in METHODS
+        ]
+        lines.append([str(neurons), *measured, *published])
+    header = ["neurons", "ID", "magnitude", "ID (paper)", "magnitude (paper)"]
+    return "Test loss: mean squared error, mean over seeds\n\n" + table(header, lines)
 
 
-def _mean(rows: list[Row]) -> str:
-    return number(sum(row["loss"] for row in rows) / len(rows), 4) if rows else ""
+def _mean_loss(rows: list[Row]) -> str:
+    return significant(sum(row["loss"] for row in rows) / len(rows), 4) if rows else ""
 
 
 def draw(report: Report, folder: Path) -> None:
-    """Loss against neurons, the function, the neurons kept."""
+    """Plot the loss by number of neurons, the functions, and the kept neurons."""
     from benchmarks.plots import COLOURS, figure, legend_below
 
     full = report.where(method="full", seed=0)[0]
     with figure(folder / "circle.svg", 2) as (left, right):
-        for place, method in enumerate(("ID", "magnitude")):
+        for place, method in enumerate(METHODS):
             rows = report.where(method=method, seed=0)
             left.loglog([r["neurons"] for r in rows], [r["loss"] for r in rows], "o-", ms=3,
                         color=COLOURS[place], label=method)  # fmt: skip
-            shown = next(row for row in rows if "function" in row)
-            right.plot(full["angle"], shown["function"], color=COLOURS[place], zorder=3 - place,
-                       label=f"{method}, {shown['neurons']} neurons")  # fmt: skip
-        left.axhline(full["loss"], color="0.5", ls="--", label=f"all {full['neurons']}")
-        right.plot(full["angle"], full["function"], color="0.5", lw=4, alpha=0.5, label="all")
+            plotted = next(row for row in rows if "function" in row)
+            right.plot(full["angle"], plotted["function"], color=COLOURS[place], zorder=3 - place,
+                       label=f"{method}, {plotted['neurons']} neurons")  # fmt: skip
+        all_neurons = f"all {full['neurons']} neurons"
+        left.axhline(full["loss"], color="0.5", ls="--", label=all_neurons)
+        right.plot(full["angle"], full["function"], color="0.5", lw=4, alpha=0.5, label=all_neurons)
         left.set_xlabel("neurons kept")
-        left.set_ylabel("test loss")
-        right.set_xlabel("angle")
+        left.set_ylabel("test loss (mean squared error)")
+        right.set_xlabel("angle, radians")
+        right.set_ylabel("output")
         for axis in (left, right):
             legend_below(axis)
-    kept = [full]
-    for method in ("ID", "magnitude"):
-        kept += [row for row in report.where(method=method, seed=0) if "shown" in row]
-    with figure(folder / "circle-neurons.svg", 3, width=3.2) as axes:
-        for axis, row in zip(axes, kept, strict=True):
+    _draw_neurons(report, full, folder / "circle-neurons.svg")
+
+
+def _draw_neurons(report: Report, full: Row, path: Path) -> None:
+    from benchmarks.plots import figure
+
+    networks = [full]
+    for method in METHODS:
+        networks += [row for row in report.where(method=method, seed=0) if "shown" in row]
+    with figure(path, 3, width=3.2) as axes:
+        for axis, row in zip(axes, networks, strict=True):
             x, y, bias = zip(*row["shown"], strict=True)
             axis.scatter(x, y, c=bias, s=12, cmap="coolwarm")
             axis.set_title(f"{row['method']}, {row['neurons']} neurons")
-            axis.set_xlabel("weight, scaled by its coefficient")
+            axis.set_xlabel("first input weight, scaled")
+        axes[0].set_ylabel("second input weight, scaled")

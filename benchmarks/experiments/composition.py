@@ -1,8 +1,8 @@
-"""CIFAR-10 at half of the FLOPs: a low-rank second stage on networks that were made narrower first.
+"""CIFAR-10 at half of the FLOPs in two stages: narrower layers first, then low rank.
 
-As in the paper, the first stage goes on until decisions begin to change (agreement 0.99 on held-out
-calibration images); or it stops at three quarters of the FLOPs. The second goes from there to half
-of them. Beside them, each stage alone.
+The first stage stops when decisions begin to change (agreement 0.99 on held-out calibration images,
+as in the paper) or at three quarters of the FLOPs. The second stage continues to half of the FLOPs.
+Each stage alone is measured as well.
 """
 
 from __future__ import annotations
@@ -11,125 +11,152 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import interpress
-from benchmarks.experiment import Job, Report, Row, Setting
-from benchmarks.lowrank import KINDS, factored
-from benchmarks.subjects import each_network_and_seed, subject
-from benchmarks.tables import half_width, spread, table
+from torch import nn
+
+from benchmarks.experiment import Job, Report, Row, Settings
+from benchmarks.lowrank import KINDS, factorize
+from benchmarks.subjects import jobs_per_network_and_seed, load_subject
+from benchmarks.tables import interval_half_width, mean_with_interval, network_title, table
 from interpress.demo import flops
 
-ABOUT = "CIFAR-10: low-rank second stage (SVD, PCA, learned rank) after ID and after preserve"
-FIRST = ("iterative-id", "preserve")
+ABOUT = "CIFAR-10: low rank (SVD, PCA, learned rank) after iterative-id and after preserve"
+FIRST_STAGES = ("iterative-id", "preserve")
 KEEP = 0.5
-UNTIL: tuple[dict[str, Any], ...] = ({"agreement": 0.99}, {"flops": 0.75})
+FIRST_BUDGETS: tuple[dict[str, Any], ...] = ({"agreement": 0.99}, {"flops": 0.75})
 
 
-def jobs(setting: Setting) -> Iterator[Job]:
-    """One per network and seed."""
-    return each_network_and_seed(setting, _one)
+def jobs(settings: Settings) -> Iterator[Job]:
+    """Yield one job per network and seed."""
+    return jobs_per_network_and_seed(settings, _run)
 
 
-def _one(setting: Setting, name: str, seed: int) -> list[Row]:
-    one = subject(setting, name)
-    calibration, judging = one.split(seed)
+def _run(settings: Settings, name: str, seed: int) -> list[Row]:
+    subject = load_subject(settings, name)
+    calibration, testing = subject.split(seed)
     rows: list[Row] = []
 
-    def add(first: str, second: str, smaller: Any, share: float | None = None) -> None:
-        about = {"network": name, "seed": seed, "first": first, "second": second, "share": share}
-        rows.append(about | one.judged(smaller, judging))
+    def add(first: str, second: str, smaller: nn.Module, share: float | None = None) -> None:
+        row = {"network": name, "seed": seed, "first": first, "second": second, "share": share}
+        rows.append(row | subject.score(smaller, testing))
 
     for kind in KINDS:
-        add("", kind, factored(one.model, calibration, kind, KEEP))
-    analyses = {"preserve": interpress.analyze(one.model, calibration, seed=seed, progress=False)}
+        add("", kind, factorize(subject.model, calibration, kind, KEEP))
+    analyses = {"preserve": subject.analyze(calibration, seed=seed)}
     analyses["iterative-id"] = analyses["preserve"]
-    if one.streams:
-        analyses["iterative-id"] = interpress.analyze(
-            one.model, calibration, seed=seed, exclude=one.streams, patches=False, progress=False
+    if subject.residual_streams:
+        analyses["iterative-id"] = subject.analyze(
+            calibration, seed=seed, interiors=True, patches=False
         )
-    example = calibration[:1].to(next(one.model.parameters()).device)
-    whole = flops(one.model, example)
-    for method in FIRST:
+    example = calibration[:1].to(subject.device)
+    original_flops = flops(subject.model, example)
+    for method in FIRST_STAGES:
         analysis = analyses[method]
-        alone = analysis.compress(flops=KEEP, method=method, progress=False)
-        add(method, "", alone.model)
-        for until in UNTIL:
-            first = analysis.compress(method=method, progress=False, **until).model
-            share = flops(first, example) / whole
+        add(method, "", analysis.compress(flops=KEEP, method=method, progress=False).model)
+        for budget in FIRST_BUDGETS:
+            first = analysis.compress(method=method, progress=False, **budget).model
+            share = flops(first, example) / original_flops
+            if share <= KEEP:  # agreement stays above 0.99 until the final budget
+                continue
             for kind in KINDS:
-                if share > KEEP:  # decisions may change only below half
-                    smaller = factored(first, calibration, kind, KEEP / share)
-                    add(f"{method}, {_named(until)}", kind, smaller, share)
+                smaller = factorize(first, calibration, kind, KEEP / share)
+                add(f"{method}, {_budget_name(budget)}", kind, smaller, share)
     return rows
 
 
-def _named(until: dict[str, float]) -> str:
-    ((kind, value),) = until.items()
+def _budget_name(budget: dict[str, float]) -> str:
+    ((kind, value),) = budget.items()
     return f"{kind} {value:g}"
 
 
+def stage_title(first: str) -> str:
+    """Return a first stage as tables show it; the result file has "" and "method, budget value"."""
+    method, _, budget = first.partition(", ")
+    if not budget:
+        return method or "none"
+    kind, value = budget.split()
+    return f"{method} to {'FLOPs' if kind == 'flops' else kind} {value}"
+
+
 def tables(report: Report) -> str:
-    """Agreement alone and composed, one table for every network; then who is ahead."""
+    """Return agreement of single and combined stages, one table per network, and the gains."""
     parts = []
-    for network in dict.fromkeys(row["network"] for row in report.all):
-        rows = report.where(network=network)
+    for network in report.distinct("network"):
         lines = []
-        for first in dict.fromkeys(row["first"] for row in rows):
-            own = [row for row in rows if row["first"] == first]
-            share = [row["share"] for row in own if row["share"]]
-            cells = [spread([r["agreement"] for r in own if r["second"] == second], 2)
-                     for second in ("", *KINDS)]  # fmt: skip
-            lines.append([first or "nothing", f"{sum(share) / len(share):.2f}" if share else "",
-                          *cells])  # fmt: skip
-        header = [f"{network}, first stage", "FLOPs after it", "no second stage", *KINDS]
-        parts.append(table(header, lines))
+        for first in report.distinct("first", network=network):
+            rows = report.where(network=network, first=first)
+            shares = [row["share"] for row in rows if row["share"]]
+            cells = [
+                mean_with_interval([row["agreement"] for row in rows if row["second"] == kind], 2)
+                for kind in ("", *KINDS)
+            ]
+            share = f"{sum(shares) / len(shares):.2f}" if shares else ""
+            lines.append([stage_title(first), share, *cells])
+        header = ["first stage", "FLOPs after it, fraction", "no second stage", *KINDS]
+        caption = f"**{network_title(network)}** at half of the FLOPs: agreement in percent, by second stage"
+        parts.append(f"{caption}\n\n" + table(header, lines))
     return "\n".join([*parts, gains(report)])
 
 
 def gains(report: Report) -> str:
-    """Composed against the better of its two halves, seed by seed."""
+    """Return by how much every combination exceeds the better of its two stages."""
     lines = []
-    for network in dict.fromkeys(row["network"] for row in report.all):
-        rows = report.where(network=network)
-        for first, kind in dict.fromkeys(
-            (r["first"], r["second"]) for r in rows if r["first"] and r["second"]
-        ):
-            found = ahead(report, network, first, kind)
-            mean = sum(found) / len(found)
-            won = "yes" if len(found) > 1 and mean - half_width(found) > 0 else "no"
-            lines.append([network, f"{first} + {kind}", spread(found, 2), won])
-    header = ["network", "composition", "points ahead of the better half", "interval above 0"]
-    return table(header, lines)
+    for network in report.distinct("network"):
+        for first, kind in combinations(report, network):
+            gain = gain_per_seed(report, network, first, kind)
+            mean = sum(gain) / len(gain)
+            above_zero = len(gain) > 1 and mean - interval_half_width(gain) > 0
+            lines.append([
+                network_title(network), f"{stage_title(first)}, then {kind}",
+                mean_with_interval(gain, 2), "yes" if above_zero else "no",
+            ])  # fmt: skip
+    header = ["network", "combination", "gain, points", "interval above 0"]
+    caption = "**Gains**: agreement of a combination minus that of the better stage alone"
+    return f"{caption}\n\n" + table(header, lines)
 
 
-def ahead(report: Report, network: str, first: str, kind: str) -> list[float]:
-    """By how many points a composition beats the better of its halves, for every seed."""
-    alone = first.split(",")[0]
-    halves = [
-        {r["seed"]: r["agreement"] for r in report.where(network=network, **wanted)}
-        for wanted in ({"first": alone, "second": ""}, {"first": "", "second": kind})
+def combinations(report: Report, network: str) -> list[tuple[str, str]]:
+    """Return the pairs of a first and a second stage that were run."""
+    return list(
+        dict.fromkeys(
+            (row["first"], row["second"])
+            for row in report.where(network=network)
+            if row["first"] and row["second"]
+        )
+    )
+
+
+def gain_per_seed(report: Report, network: str, first: str, kind: str) -> list[float]:
+    """Return by how many points a combination exceeds the better of its stages, per seed."""
+    method = first.split(",")[0]
+    single_stages = [
+        {row["seed"]: row["agreement"] for row in report.where(network=network, **stages)}
+        for stages in ({"first": method, "second": ""}, {"first": "", "second": kind})
     ]
-    both = report.where(network=network, first=first, second=kind)
-    return [r["agreement"] - max(half[r["seed"]] for half in halves) for r in both]
+    return [
+        row["agreement"] - max(agreements[row["seed"]] for agreements in single_stages)
+        for row in report.where(network=network, first=first, second=kind)
+    ]
 
 
 def draw(report: Report, folder: Path) -> None:
-    """Bars by second stage."""
+    """Plot agreement by second stage, one bar per first stage."""
     from benchmarks.plots import COLOURS, figure, legend_below
 
-    networks = list(dict.fromkeys(row["network"] for row in report.all))
+    networks = report.distinct("network")
     with figure(folder / "composition.svg", len(networks)) as axes:
         for axis, network in zip(axes, networks, strict=True):
-            firsts = list(dict.fromkeys(row["first"] for row in report.where(network=network)))
-            for place, first in enumerate(firsts):
-                values = []
+            first_stages = report.distinct("first", network=network)
+            bar = 0.8 / len(first_stages)
+            for place, first in enumerate(first_stages):
+                means = []
                 for second in ("", *KINDS):
-                    own = report.where(network=network, first=first, second=second)
-                    values.append(sum(r["agreement"] for r in own) / len(own) if own else 0)
-                shift = [x + place * 0.8 / len(firsts) for x in range(len(values))]
-                axis.bar(shift, values, 0.8 / len(firsts), color=COLOURS[place],
-                         label=first or "no first stage")  # fmt: skip
+                    rows = report.where(network=network, first=first, second=second)
+                    means.append(sum(r["agreement"] for r in rows) / len(rows) if rows else 0)
+                shifted = [x + place * bar for x in range(len(means))]
+                label = f"first stage: {stage_title(first)}"
+                axis.bar(shifted, means, bar, color=COLOURS[place], label=label)
             axis.set_xticks([0.4, 1.4, 2.4, 3.4], ["none", *KINDS])
             axis.set_xlabel("second stage")
-            axis.set_title(network)
+            axis.set_title(network_title(network))
             axis.set_ylabel("agreement, %")
         legend_below(axes[0])

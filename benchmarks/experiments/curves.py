@@ -1,4 +1,4 @@
-"""CIFAR-10: agreement and accuracy against FLOPs for every method, before any training."""
+"""CIFAR-10: agreement and accuracy by FLOPs for every method, before any training."""
 
 from __future__ import annotations
 
@@ -7,109 +7,115 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 import interpress
 from benchmarks import peers
-from benchmarks.experiment import Job, Report, Row, Setting
+from benchmarks.experiment import Job, Report, Row, Settings
 from benchmarks.experiments.baselines import BASELINES
-from benchmarks.subjects import names, subject
-from benchmarks.tables import table
+from benchmarks.subjects import load_subject, network_names
+from benchmarks.tables import network_title, table
+from interpress import Method
 
-ABOUT = "CIFAR-10: agreement and accuracy against FLOPs, all methods, before any training"
+ABOUT = "CIFAR-10: agreement and accuracy by FLOPs, all methods, before any training"
 BUDGETS = (0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
-OWN = ("preserve", "iterative-id", "constant-id")
-PEERS = ("L1", "group L2, global")
+NAMED_METHODS = ("preserve", "iterative-id", "constant-id")
+IMPORTANCES = ("L1", "group L2, global")
+_RECALIBRATED = " + batch norm"  # suffix of Torch-Pruning's rows in the result file
 
 
-def jobs(setting: Setting) -> Iterator[Job]:
-    """One per network."""
-    for name in names(setting):
-        yield Job(name, partial(_one, setting, name))
+def jobs(settings: Settings) -> Iterator[Job]:
+    """Yield one job per network."""
+    for name in network_names(settings):
+        yield Job(name, partial(_run, settings, name))
 
 
-def _one(setting: Setting, name: str) -> list[Row]:
-    one = subject(setting, name)
-    calibration, judging = one.split(0)
-    budgets = (0.5,) if setting.quick else BUDGETS
-    whole = interpress.analyze(one.model, calibration, progress=False)
-    inner = whole
-    if one.streams:
-        inner = interpress.analyze(one.model, calibration, exclude=one.streams, progress=False)
+def _run(settings: Settings, name: str) -> list[Row]:
+    subject = load_subject(settings, name)
+    calibration, testing = subject.split(0)
+    everything = subject.analyze(calibration)
+    interiors = everything
+    if subject.residual_streams:
+        interiors = subject.analyze(calibration, interiors=True)
     rows: list[Row] = []
 
-    def add(method: str, asked: float, smaller: Any) -> None:
-        about = {"network": name, "method": method, "asked": asked}
-        rows.append(about | one.judged(smaller, judging))
+    def add(method: str, asked: float, smaller: nn.Module) -> None:
+        row = {"network": name, "method": method, "asked": asked}
+        rows.append(row | subject.score(smaller, testing))
 
-    for asked in setting.track(budgets, name):
-        for method in OWN:
-            analysis = whole if method == "preserve" else inner
+    for asked in settings.track((0.5,) if settings.quick else BUDGETS, name):
+        for method in NAMED_METHODS:
+            analysis = everything if method == "preserve" else interiors
             try:
                 result = analysis.compress(flops=asked, method=method, progress=False)
-            except interpress.DataError as problem:  # more channels kept than rows seen
+            except interpress.DataError as problem:  # too few rows for the channels that are kept
                 rows.append({"network": name, "method": method, "asked": asked,
                              "failed": str(problem)})  # fmt: skip
                 continue
             add(method, asked, result.model)
         for selection in BASELINES:
-            result = inner.compress(
-                flops=asked, selection=selection, allocation="constant", refit=False,
-                correct=False, progress=False,
-            )  # fmt: skip
-            add(selection, asked, peers.recalibrated(result.model, calibration))
+            plain = Method(selection=selection, allocation="constant", refit=False, correct=False)
+            result = interiors.compress(flops=asked, method=plain, progress=False)
+            add(selection, asked, peers.recalibrate_batch_norms(result.model, calibration))
         if peers.available():
-            example = calibration[:2].to(next(one.model.parameters()).device)
-            for importance in PEERS:
-                smaller = peers.torch_pruning(one.model, example, importance, asked)
-                again = peers.recalibrated(smaller, calibration)
-                add(f"Torch-Pruning {importance} + batch norm", asked, again)
+            example = calibration[:2].to(subject.device)
+            for importance in IMPORTANCES:
+                smaller = peers.torch_pruning(subject.model, example, importance, asked)
+                recalibrated = peers.recalibrate_batch_norms(smaller, calibration)
+                add(f"Torch-Pruning {importance}{_RECALIBRATED}", asked, recalibrated)
     return rows
 
 
 def tables(report: Report) -> str:
-    """Agreement / accuracy by FLOPs left."""
+    """Return agreement and accuracy by FLOPs, one table per network."""
     parts = []
-    for network in dict.fromkeys(row["network"] for row in report.all):
-        rows = report.where(network=network)
-        budgets = sorted({row["asked"] for row in rows}, reverse=True)
+    for network in report.distinct("network"):
+        budgets = sorted(report.distinct("asked", network=network), reverse=True)
         lines = []
-        for method in dict.fromkeys(row["method"] for row in rows):
-            own = {row["asked"]: row for row in rows if row["method"] == method}
-            cells = [_both(own[budget]) for budget in budgets]
-            lines.append([method, *cells])
-        header = ["agreement / accuracy at", *(f"{budget:g}" for budget in budgets)]
-        title = f"**{network}**, original accuracy {rows[-1]['original']:.1f}\n\n"
-        parts.append(title + table(header, lines))
+        for method in report.distinct("method", network=network):
+            rows = {row["asked"]: row for row in report.where(network=network, method=method)}
+            title = method.removesuffix(_RECALIBRATED)
+            lines.append([title, *(_both_percentages(rows[budget]) for budget in budgets)])
+        original = report.where(network=network)[-1]["original"]
+        caption = (
+            f"**{network_title(network)}** (accuracy of the original: {original:.1f} %): "
+            "agreement / accuracy in percent, by fraction of the FLOPs kept"
+        )
+        header = ["method", *(f"{budget:g}" for budget in budgets)]
+        parts.append(f"{caption}\n\n" + table(header, lines))
     return "\n".join(parts)
 
 
-def _both(row: Row) -> str:
+def _both_percentages(row: Row) -> str:
     return "too few" if "failed" in row else f"{row['agreement']:.1f} / {row['accuracy']:.1f}"
 
 
 def draw(report: Report, folder: Path) -> None:
-    """Two rows of curves: agreement, and accuracy."""
+    """Plot one file of agreement curves and one of accuracy curves."""
     from benchmarks.plots import COLOURS, figure, legend_below
 
-    networks = list(dict.fromkeys(row["network"] for row in report.all))
+    networks = report.distinct("network")
     for kind in ("agreement", "accuracy"):
         with figure(folder / f"curves-{kind}.svg", len(networks)) as axes:
             for axis, network in zip(axes, networks, strict=True):
-                rows = report.where(network=network)
-                for method in dict.fromkeys(row["method"] for row in rows):
-                    own = sorted(
-                        (r["flops"], r[kind]) for r in rows if r["method"] == method and kind in r
+                for method in report.distinct("method", network=network):
+                    points = sorted(
+                        (row["flops"], row[kind])
+                        for row in report.where(network=network, method=method)
+                        if kind in row
                     )
-                    axis.plot(*zip(*own, strict=True), **_style(method, COLOURS))
-                axis.set_title(network)
-                axis.set_xlabel("FLOPs left")
+                    axis.plot(*zip(*points, strict=True), **_style(method, COLOURS))
+                axis.set_title(network_title(network))
+                axis.set_xlabel("fraction of the FLOPs kept")
                 axis.set_ylabel(f"{kind}, %")
             legend_below(axes[-1])
 
 
 def _style(method: str, colours: tuple[str, ...]) -> dict[str, Any]:
-    if method in OWN:
-        return {"color": colours[OWN.index(method)], "label": method, "linewidth": 2}
+    if method in NAMED_METHODS:
+        return {"color": colours[NAMED_METHODS.index(method)], "label": method, "linewidth": 2}
     if method.startswith("Torch-Pruning"):
-        return {"color": colours[3], "ls": ":" if "global" in method else "--", "label": method}
-    label = "baselines + batch norm" if method == BASELINES[0] else None
+        label = method.removesuffix(_RECALIBRATED)
+        return {"color": colours[3], "ls": ":" if "global" in method else "--", "label": label}
+    label = "baselines" if method == BASELINES[0] else None
     return {"color": "0.75", "linewidth": 0.8, "label": label, "zorder": 0}

@@ -1,127 +1,132 @@
-"""CIFAR-10: int8 on top of a smaller network, weights and activations, by torchao (PT2E, x86).
+"""CIFAR-10: int8 weights and activations on top of compression, by torchao (PT2E, x86).
 
-Static quantization after the same unlabelled images; what runs is torchao's reference of the int8
-arithmetic, so that agreement is that of the int8 network, and no time is claimed. Judged by 2,000
-images.
+Static quantization, calibrated on the same unlabelled images. The quantized networks run in
+torchao's reference arithmetic. Agreement is therefore that of the int8 network, and run times are
+not measured. 2,000 images are used for testing.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-import interpress
-from benchmarks.experiment import Job, Report, Row, Setting
-from benchmarks.lowrank import factored
-from benchmarks.subjects import names, subject
-from benchmarks.tables import table
+from benchmarks.experiment import Job, Report, Row, Settings
+from benchmarks.lowrank import factorize
+from benchmarks.subjects import load_subject, network_names
+from benchmarks.tables import network_title, table
 from interpress.demo import flops
 
 ABOUT = "CIFAR-10: int8 (torchao) on the original, on smaller networks, on low-rank ones"
 
-_JUDGING = 2000  # the reference arithmetic is slow
+_TEST_IMAGES = 2000  # the reference arithmetic is slow
+_BYTES_PER_WEIGHT = {"float32": 4, "int8": 1}
 
 
-def jobs(setting: Setting) -> Iterator[Job]:
-    """One per network."""
-    for name in names(setting, ("vgg16", "mobilenetv1")):
-        yield Job(name, partial(_one, setting, name))
+def jobs(settings: Settings) -> Iterator[Job]:
+    """Yield one job per network."""
+    for name in network_names(settings, ("vgg16", "mobilenetv1")):
+        yield Job(name, partial(_run, settings, name))
 
 
-class _Run(nn.Module):
-    """An exported network, which is no ordinary module, as one."""
+class _Callable(nn.Module):
+    """A module that calls a function; exported graphs do not support `eval()` themselves."""
 
-    def __init__(self, run: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.run = (run,)
+        self.function = (function,)  # in a tuple, so that it does not become a submodule
 
     def forward(self, images: Tensor) -> Tensor:
-        """Class scores."""
-        return self.run[0](images)
+        """Return the class scores."""
+        return self.function[0](images)
 
 
-def quantized(model: nn.Module, calibration: Tensor) -> nn.Module:
-    """The network in int8, its ranges observed on the calibration images."""
+def quantize(model: nn.Module, calibration: Tensor) -> nn.Module:
+    """Return the network in int8, with value ranges observed on the calibration images."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
         from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-        chosen = x86.X86InductorQuantizer()
-        chosen.set_global(x86.get_default_x86_inductor_quantization_config())
+        quantizer = x86.X86InductorQuantizer()
+        quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
         batch = torch.export.Dim("batch", min=2)
         exported = torch.export.export(model, (calibration[:64],), dynamic_shapes=({0: batch},))
-        observed = prepare_pt2e(exported.module(), chosen)
+        prepared = prepare_pt2e(exported.module(), quantizer)
         with torch.no_grad():
-            for some in calibration.split(100):
-                observed(some)
-        return _Run(convert_pt2e(observed)).eval()
+            for images in calibration.split(100):
+                prepared(images)
+        return _Callable(convert_pt2e(prepared)).eval()
 
 
-def _one(setting: Setting, name: str) -> list[Row]:
-    if torch.device(setting.device).type != "cpu":
-        setting = Setting(setting.data, setting.weights, "cpu", setting.quick, setting.seeds)
-    one = subject(setting, name)
-    calibration, judging = one.split(0)
-    judging = judging.take(torch.arange(min(len(judging.images), _JUDGING)))
-    analysis = interpress.analyze(one.model, calibration, progress=False)
-    three = analysis.compress(flops=0.75, progress=False).model
-    half = analysis.compress(flops=0.5, progress=False).model
-    paper = analysis.compress(flops=0.5, method="iterative-id", progress=False).model
+def _run(settings: Settings, name: str) -> list[Row]:
+    settings = replace(settings, device="cpu")  # the quantizer is for x86 processors
+    subject = load_subject(settings, name)
+    calibration, testing = subject.split(0)
+    testing = testing.take(torch.arange(min(len(testing.images), _TEST_IMAGES)))
+    analysis = subject.analyze(calibration)
+
+    def compressed(keep: float, method: str = "preserve") -> nn.Module:
+        return analysis.compress(flops=keep, method=method, progress=False).model
+
+    three_quarters = compressed(0.75)
     networks = {
-        "original": one.model,
-        "iterative-id": paper,
-        "preserve": half,
-        "preserve (0.75), then pca": factored(three, calibration, "pca", 0.5 / 0.75),
+        "original": subject.model,
+        "iterative-id": compressed(0.5, "iterative-id"),
+        "preserve": compressed(0.5),
+        "preserve (0.75), then pca": factorize(three_quarters, calibration, "pca", 0.5 / 0.75),
     }
-    whole = flops(one.model, calibration[:1])
+    original_flops = flops(subject.model, calibration[:1])
     rows = []
-    for label, smaller in setting.track(list(networks.items()), name):
-        count = sum(p.numel() for p in smaller.parameters())
-        for kind, width in (("float32", 4), ("int8", 1)):
-            network = smaller if kind == "float32" else quantized(smaller, calibration)
-            found = one.compared(network, judging)
-            assert found.accuracy is not None
+    for label, network in settings.track(list(networks.items()), name):
+        weights = sum(p.numel() for p in network.parameters())
+        for kind, width in _BYTES_PER_WEIGHT.items():
+            tested = network if kind == "float32" else quantize(network, calibration)
+            comparison = subject.compare(tested, testing)
+            assert comparison.accuracy is not None
             rows.append({
-                "network": name, "method": label, "kind": kind, "megabytes": width * count / 1e6,
-                "flops": flops(smaller, calibration[:1]) / whole,
-                "agreement": 100 * float(found), "accuracy": 100 * found.accuracy[1],
+                "network": name, "method": label, "kind": kind, "megabytes": width * weights / 1e6,
+                "flops": flops(network, calibration[:1]) / original_flops,
+                "agreement": 100 * float(comparison), "accuracy": 100 * comparison.accuracy[1],
             })  # fmt: skip
     return rows
 
 
 def tables(report: Report) -> str:
-    """Agreement and size, float32 and int8."""
+    """Return agreement, accuracy and size in float32 and int8."""
     lines = []
-    for network, method in dict.fromkeys((row["network"], row["method"]) for row in report.all):
-        cells = []
-        for kind in ("float32", "int8"):
-            (row,) = report.where(network=network, method=method, kind=kind)
-            cells += [f"{row['agreement']:.2f} / {row['accuracy']:.2f}", f"{row['megabytes']:.2f}"]
-        lines.append([f"{network}, {method}", f"{row['flops']:.2f}", *cells])
-    header = ["agreement / accuracy", "FLOPs", "float32", "MB", "int8", "MB"]
-    return table(header, lines)
+    for network in report.distinct("network"):
+        for method in report.distinct("method", network=network):
+            cells = []
+            for kind in _BYTES_PER_WEIGHT:
+                (row,) = report.where(network=network, method=method, kind=kind)
+                cells += [
+                    f"{row['agreement']:.2f} / {row['accuracy']:.2f}", f"{row['megabytes']:.2f}"
+                ]  # fmt: skip
+            lines.append([network_title(network), method, f"{row['flops']:.2f}", *cells])
+    header = ["network", "method", "FLOPs, fraction", "float32", "float32 size, MB", "int8",
+              "int8 size, MB"]  # fmt: skip
+    return "Agreement / accuracy in percent, and size of the weights\n\n" + table(header, lines)
 
 
 def draw(report: Report, folder: Path) -> None:
-    """Agreement against size."""
+    """Plot agreement by size."""
     from benchmarks.plots import COLOURS, figure, legend_below
 
-    networks = list(dict.fromkeys(row["network"] for row in report.all))
+    networks = report.distinct("network")
     with figure(folder / "quantize.svg", len(networks)) as axes:
         for axis, network in zip(axes, networks, strict=True):
-            methods = dict.fromkeys(row["method"] for row in report.where(network=network))
-            for place, method in enumerate(methods):
+            for place, method in enumerate(report.distinct("method", network=network)):
                 rows = report.where(network=network, method=method)
                 axis.semilogx([row["megabytes"] for row in rows],
                               [row["agreement"] for row in rows], "o-", ms=4,
                               color=COLOURS[place], label=method)  # fmt: skip
-            axis.set_title(network)
-            axis.set_xlabel("megabytes of weights (int8 left, float32 right)")
+            axis.set_title(network_title(network))
+            axis.set_xlabel("size of the weights, MB (left point: int8, right: float32)")
             axis.set_ylabel("agreement, %")
         legend_below(axes[0])

@@ -1,151 +1,178 @@
-"""CIFAR-10: one class is missing from calibration. What happens to it at half of the FLOPs?
+"""CIFAR-10: the accuracy of a class that has no calibration image, at half of the FLOPs.
 
-ID (and `preserve`) see images of nine classes, no labels, and are done. Magnitude pruning (of
-VGG-16) is fine-tuned on the training images of the same nine classes, by the paper's schedule. On
-ResNet-56 the paper's method shrinks block interiors only.
+ID and `preserve` are calibrated with unlabelled images of the nine other classes. Magnitude pruning
+(VGG-16 only) is fine-tuned on the training images of those nine classes with the paper's schedule.
+On ResNet-56 the paper's method shrinks only the interiors of residual blocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-import torch
 from torch import nn
 
 import interpress
 from benchmarks.data.cifar import Images
-from benchmarks.experiment import Job, Report, Row, Setting
-from benchmarks.experiments.finetune import STARTS, augmentation, schedule
-from benchmarks.subjects import Subject, names, subject
-from benchmarks.tables import spread, table
+from benchmarks.experiment import Job, Report, Row, Settings
+from benchmarks.experiments.finetune import MAGNITUDE, STARTS, augmentation, paper_recipe
+from benchmarks.subjects import Subject, load_subject, network_names
+from benchmarks.tables import mean_with_interval, network_title, table
 from benchmarks.training import train
 
-ABOUT = "CIFAR-10: a class removed from calibration, its accuracy with ID and with fine-tuning"
+ABOUT = "CIFAR-10: accuracy of a class without calibration images, for ID and fine-tuning"
 METHODS = ("iterative-id", "preserve")
+FINE_TUNED = "l1 + fine-tuning"
 CLASSES = range(10)
-TUNED = (3, 8)  # cat, ship: the hardest class and an easy one
+FINE_TUNED_CLASSES = (3, 8)  # cat, ship: the hardest class and an easy one
 NETWORKS = ("vgg16", "mobilenetv1", "resnet56")
 
 
-def jobs(setting: Setting) -> Iterator[Job]:
-    """One per removed class and method."""
-    for place, name in enumerate(names(setting, NETWORKS)):
-        for removed in (8,) if setting.quick else CLASSES:
+def jobs(settings: Settings) -> Iterator[Job]:
+    """Yield one job per network, removed class and method."""
+    for place, name in enumerate(network_names(settings, NETWORKS)):
+        for removed in (8,) if settings.quick else CLASSES:
             for method in METHODS:
-                work = partial(_preserved, setting, name, removed, method)
+                work = partial(_compress, settings, name, removed, method)
                 yield Job(f"{name}/{method}/{removed}", work)
-        for removed in () if place else TUNED[1:] if setting.quick else TUNED:
-            yield Job(f"{name}/l1/{removed}", partial(_tuned, setting, name, removed))
+        if place == 0:
+            for removed in FINE_TUNED_CLASSES[1:] if settings.quick else FINE_TUNED_CLASSES:
+                yield Job(f"{name}/l1/{removed}", partial(_fine_tune, settings, name, removed))
 
 
-def _preserved(setting: Setting, name: str, removed: int, method: str) -> list[Row]:
-    one = subject(setting, name)
+def _compress(settings: Settings, name: str, removed: int, method: str) -> list[Row]:
+    subject = load_subject(settings, name)
     rows = []
-    for seed in setting.draws(3):
-        calibration, judging = one.split_without(seed, removed)
+    for seed in settings.seed_range(3):
+        calibration, testing = subject.split_without_class(seed, removed)
         result = interpress.compress(
-            one.model, calibration, flops=0.5, method=method, seed=seed, progress=False,
-            exclude=() if method == "preserve" else one.streams,
+            subject.model, calibration, flops=0.5, method=method, seed=seed, progress=False,
+            exclude=() if method == "preserve" else subject.residual_streams,
         )  # fmt: skip
-        about = {"network": name, "method": method, "removed": removed, "seed": seed, "epoch": 0}
-        rows.append(about | _by_class(one, result.model, judging))
+        row = {"network": name, "method": method, "removed": removed, "seed": seed, "epoch": 0}
+        rows.append(row | _score_by_class(subject, result.model, testing))
     return rows
 
 
-def _tuned(setting: Setting, name: str, removed: int) -> list[Row]:
-    one = subject(setting, name)
-    calibration, judging = one.split_without(0, removed)
+def _fine_tune(settings: Settings, name: str, removed: int) -> list[Row]:
+    subject = load_subject(settings, name)
+    calibration, testing = subject.split_without_class(0, removed)
     smaller = interpress.compress(
-        one.model, calibration, flops=0.5, progress=False, **STARTS["l1, no correction"]
-    ).model.to(setting.device)
+        subject.model, calibration, flops=0.5, method=STARTS[MAGNITUDE], progress=False
+    ).model.to(settings.device)
     rows: list[Row] = []
 
-    def note(epoch: int) -> None:
-        about = {"network": name, "method": "l1 + fine-tuning", "removed": removed, "seed": 0}
-        rows.append(about | {"epoch": epoch} | _by_class(one, smaller, judging))
+    def add_row(epoch: int) -> None:
+        row = {"network": name, "method": FINE_TUNED, "removed": removed, "seed": 0}
+        rows.append(row | {"epoch": epoch} | _score_by_class(subject, smaller, testing))
 
-    note(0)
-    kept = one.train.labels != removed
+    add_row(0)
     train(
-        smaller, one.train.images[kept], one.train.labels[kept], schedule(setting.count(60, 3)),
-        augment=augmentation(one), setting=setting, label=f"{name} without class {removed}",
-        each_epoch=lambda epoch: note(epoch + 1),
-    )  # fmt: skip
+        smaller,
+        subject.train.take(subject.train.labels != removed),
+        replace(paper_recipe(settings.choose(60, 3)), augment=augmentation(subject)),
+        settings=settings,
+        label=f"{name} without class {removed}",
+        on_epoch=lambda epoch: add_row(epoch + 1),
+    )
     return rows
 
 
-def _by_class(one: Subject, smaller: nn.Module, judging: Images) -> Row:
-    found = one.compared(smaller, judging)
+def _score_by_class(subject: Subject, smaller: nn.Module, testing: Images) -> Row:
+    comparison = subject.compare(smaller, testing)
     return {
-        "agreement": 100 * float(found),
+        "agreement": 100 * float(comparison),
         "by_class": [
             [100 * (row.accuracy_before or 0), 100 * (row.accuracy_after or 0)]
-            for row in found.per_class
+            for row in comparison.per_class
         ],
     }
 
 
-def losses(row: Row) -> tuple[float, float]:
-    """Points of accuracy that the removed class lost, and the others on average."""
-    lost = [first - second for first, second in row["by_class"]]
-    others = [value for label, value in enumerate(lost) if label != row["removed"]]
-    return lost[row["removed"]], sum(others) / len(others)
+def accuracy_losses(row: Row) -> tuple[float, float]:
+    """Return the points of accuracy lost by the removed class, and by the others on average."""
+    losses = [before - after for before, after in row["by_class"]]
+    others = [loss for label, loss in enumerate(losses) if label != row["removed"]]
+    return losses[row["removed"]], sum(others) / len(others)
 
 
-def tables(report: Report) -> str:
-    """Points lost by the removed class and by the others."""
-    parts = []
-    header = ["points of accuracy lost by", "the removed class", "the others", "gap", "agreement"]
-    for network in dict.fromkeys(row["network"] for row in report.all):
-        lines = []
-        for method, removed in sorted(
-            {(row["method"], row["removed"]) for row in report.where(network=network)}
-        ):
-            found = at_the_end(report, network, method, removed)
-            own, others = zip(*map(losses, found), strict=True)
-            gap = [a - b for a, b in zip(own, others, strict=True)]
-            last = found[0]["epoch"]
-            label = f"{method}, class {removed}" + (f", {last} epochs" if last else "")
-            agreement = spread([row["agreement"] for row in found])
-            lines.append([label, spread(own), spread(others), spread(gap), agreement])
-        parts.append(f"**{network}**\n\n" + table(header, lines))
-    return "\n".join(parts)
+def gaps(report: Report, network: str, method: str, removed: int) -> list[float]:
+    """Return how many points more the removed class loses than the others, per seed."""
+    rows = last_epoch(report, network, method, removed)
+    return [removed_loss - other_loss for removed_loss, other_loss in map(accuracy_losses, rows)]
 
 
-def at_the_end(report: Report, network: str, method: str, removed: int) -> list[Row]:
-    """The rows of one network, method and class after the last epoch."""
+def last_epoch(report: Report, network: str, method: str, removed: int) -> list[Row]:
+    """Return the rows of one network, method and class after the last epoch."""
     rows = report.where(network=network, method=method, removed=removed)
     last = max(row["epoch"] for row in rows)
     return [row for row in rows if row["epoch"] == last]
 
 
-def draw(report: Report, folder: Path) -> None:
-    """Accuracy by class before, with ID, and while fine-tuning without a class."""
-    from benchmarks.plots import COLOURS, figure, legend_below
+def tables(report: Report) -> str:
+    """Return the accuracy lost by the removed class and by the others, one table per network."""
+    header = ["method", "removed class", "lost by the removed class", "lost by the other classes",
+              "difference", "agreement, %"]  # fmt: skip
+    parts = []
+    for network in report.distinct("network"):
+        lines = []
+        for method, removed in sorted(
+            {(row["method"], row["removed"]) for row in report.where(network=network)}
+        ):
+            rows = last_epoch(report, network, method, removed)
+            removed_loss, other_loss = zip(*map(accuracy_losses, rows), strict=True)
+            epochs = rows[0]["epoch"]
+            lines.append([
+                f"{method}, {epochs} epochs" if epochs else method, removed,
+                mean_with_interval(removed_loss), mean_with_interval(other_loss),
+                mean_with_interval(gaps(report, network, method, removed)),
+                mean_with_interval([row["agreement"] for row in rows]),
+            ])  # fmt: skip
+        caption = f"**{network_title(network)}**: points of accuracy lost, by class"
+        parts.append(f"{caption}\n\n" + table(header, lines))
+    return "\n".join(parts)
 
-    tuned = [row for row in report.all if row["method"].startswith("l1")]
-    network, removed = tuned[0]["network"], tuned[0]["removed"]
+
+def draw(report: Report, folder: Path) -> None:
+    """Plot accuracy by class with ID, and while fine-tuning without one class."""
+    from benchmarks.plots import figure, legend_below
+
+    fine_tuned = report.where(method=FINE_TUNED)
+    removed = fine_tuned[0]["removed"]
     with figure(folder / "removed.svg", 2) as (left, right):
-        labels = torch.arange(len(tuned[0]["by_class"])).tolist()
-        for place, method in enumerate(METHODS):
-            rows = report.where(network=network, method=method, removed=removed)
-            after = [sum(r["by_class"][c][1] for r in rows) / len(rows) for c in labels]
-            shift = [c + 0.27 * (place + 1) for c in labels]
-            left.bar(shift, after, 0.27, color=COLOURS[place], label=method)
-        before = [pair[0] for pair in tuned[0]["by_class"]]
-        left.bar(labels, before, 0.27, color="0.7", label="original")
-        left.set_xlabel(f"class; {removed} was not in the calibration set")
-        legend_below(left)
-        own = [row for row in tuned if row["removed"] == removed]
-        epochs = [row["epoch"] for row in own]
-        for label in labels:
-            mine = label == removed
-            right.plot(epochs, [r["by_class"][label][1] for r in own], zorder=2 if mine else 1,
-                       color=COLOURS[1] if mine else "0.7",
-                       label="removed class" if mine else None)  # fmt: skip
-        right.set_xlabel("epochs on nine classes, after magnitude pruning")
-        legend_below(right)
+        _draw_classes(left, report, fine_tuned[0])
+        _draw_epochs(right, [row for row in fine_tuned if row["removed"] == removed])
         for axis in (left, right):
             axis.set_ylabel("accuracy, %")
+            legend_below(axis)
+
+
+def _draw_classes(axis: Any, report: Report, first: Row) -> None:
+    from benchmarks.plots import COLOURS
+
+    network, removed = first["network"], first["removed"]
+    classes = range(len(first["by_class"]))
+    bar = 0.27
+    for place, method in enumerate(METHODS):
+        rows = report.where(network=network, method=method, removed=removed)
+        after = [sum(row["by_class"][label][1] for row in rows) / len(rows) for label in classes]
+        shifted = [label + bar * (place + 1) for label in classes]
+        axis.bar(shifted, after, bar, color=COLOURS[place], label=method)
+    before = [pair[0] for pair in first["by_class"]]
+    axis.bar(list(classes), before, bar, color="0.7", label="original")
+    axis.set_xlabel(f"class; {removed} has no calibration image")
+
+
+def _draw_epochs(axis: Any, rows: list[Row]) -> None:
+    from benchmarks.plots import COLOURS
+
+    epochs = [row["epoch"] for row in rows]
+    for label in range(len(rows[0]["by_class"])):
+        removed = label == rows[0]["removed"]
+        title = "removed class" if removed else "other classes" if label == 0 else None
+        axis.plot(epochs, [row["by_class"][label][1] for row in rows], zorder=2 if removed else 1,
+                  color=COLOURS[1] if removed else "0.7", label=title)  # fmt: skip
+    axis.set_xlabel("epochs of fine-tuning on nine classes, after magnitude pruning")

@@ -1,8 +1,8 @@
-"""What interpress raises. Every message names the thing, the number and the remedy."""
+"""The exceptions of interpress. Every message names the thing, the number and the remedy."""
 
 
 class InterpressError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base class of all exceptions that interpress raises deliberately."""
 
 
 class ArgumentError(InterpressError, ValueError):
@@ -10,16 +10,16 @@ class ArgumentError(InterpressError, ValueError):
 
 
 class DataError(InterpressError, ValueError):
-    """The numbers handed over cannot be used: NaN, Inf, or beyond the safe range."""
+    """The data cannot be used: NaN, Inf, out of range, empty, or of the wrong shape."""
 
 
 class CaptureError(InterpressError, RuntimeError):
-    """A model cannot be turned into a graph of operators."""
+    """A model cannot be captured as a graph of operators."""
 
 
 class SurgeryError(InterpressError, RuntimeError):
-    """A smaller network could not be built, or could not be proved equal to what was planned."""
+    """A smaller network could not be built, or the projection identity does not hold for it."""
 
 
 class StorageError(InterpressError, OSError):
-    """A file is missing, damaged, or was written by something else."""
+    """A file is missing, damaged, or was not written by interpress."""

@@ -1,7 +1,7 @@
-"""Extend interpress: everything that a new operator rule needs, under one name.
+"""Extend interpress: everything that a new operator, selection, allocation or budget needs.
 
-A rule tells interpress how one operator moves channels. Register it with `rule`, and its cost with
-`flops`:
+**An operator.** A rule tells interpress how one operator moves channels. Register it with `rule`,
+and its cost with `flops`:
 
     from interpress.extend import Labellings, Op, align, rule
 
@@ -16,37 +16,72 @@ A rule tells interpress how one operator moves channels. Register it with `rule`
   `contract` and its `Operand`s (sums of products).
 - Operators that move data: `view`, `cut`, `take`, `join`, `interleave`.
 
-The page "Adding an operator" of the documentation has a worked example.
+**A selection** ranks the channels of a space: `selection`, `Profile`, `Ranking`, `ranked`.
+
+**An allocation** is a path of widths: `allocation`, `Problem`, `Widths`, `greedy_path`,
+`consumer_errors`.
+
+**A budget** turns a number into a network: `budget`, `Search`, `Network`.
+
+The tables `SELECTIONS`, `ALLOCATIONS` and `BUDGETS` list what is registered. `Cut`, `prove` and
+`measure_taps` are for surgery by hand. The documentation has a worked example for each.
 """
 
 from __future__ import annotations
 
-# Operators
+from interpress.allocation.paths import greedy_path
+from interpress.allocation.problem import Problem, Widths
+from interpress.allocation.registry import ALLOCATIONS, allocation, consumer_errors
+from interpress.budgets.registry import BUDGETS, budget
+from interpress.budgets.search import Search
 from interpress.labels.contraction import Operand, contract
 from interpress.labels.labelling import Labelling, Labellings
 from interpress.labels.movement import cut, interleave, join, take, view
 from interpress.labels.relations import align, balance, mix, uniform, without
 from interpress.labels.trace import Op, Value
+from interpress.network.network import Network
 from interpress.ops.registry import Term, flops, rule
-
-# Selections, allocations and budgets: import their names here and add them to `__all__`.
+from interpress.selection.profile import Profile
+from interpress.selection.ranking import Ranking, ranked
+from interpress.selection.registry import SELECTIONS, selection
+from interpress.surgery.cut import Cut
+from interpress.surgery.projection_identity import measure as measure_taps
+from interpress.surgery.projection_identity import prove
 
 __all__ = [
+    "ALLOCATIONS",
+    "BUDGETS",
+    "SELECTIONS",
+    "Cut",
     "Labelling",
     "Labellings",
+    "Network",
     "Op",
     "Operand",
+    "Problem",
+    "Profile",
+    "Ranking",
+    "Search",
     "Term",
     "Value",
+    "Widths",
     "align",
+    "allocation",
     "balance",
+    "budget",
+    "consumer_errors",
     "contract",
     "cut",
     "flops",
+    "greedy_path",
     "interleave",
     "join",
+    "measure_taps",
     "mix",
+    "prove",
+    "ranked",
     "rule",
+    "selection",
     "take",
     "uniform",
     "view",

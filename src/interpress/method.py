@@ -15,8 +15,8 @@ from interpress.selection.registry import SELECTIONS
 class Method:
     """How a network is compressed. The defaults are those of `method="preserve"`.
 
-    `Method(refit=False)` is "preserve" without the refit. `Method.named("iterative-id", refit=True)`
-    changes one part of another named method.
+    `Method(refit=False)` is "preserve" without the refit.
+    `Method.named("iterative-id", refit=True)` changes one part of another named method.
     """
 
     selection: str = "patches"

@@ -1,4 +1,4 @@
-"""What the paper proves about one hidden layer, evaluated on a real network.
+"""The bounds that the paper proves for one hidden layer, evaluated on a real network.
 
 For `h(x) = u.T @ g(W.T @ x)` and an interpolative decomposition of the hidden activations
 `Z = g(W.T @ X)` (n rows) with `||Z - Z[:, kept] @ T||_2 <= eps * ||Z||_2`, the compressed network
@@ -27,19 +27,22 @@ from interpress.linalg import column_ordering
 
 @dataclass(frozen=True)
 class HiddenLayer:
-    """A network with one hidden layer, as the theory sees it."""
+    """A network with one hidden layer, in the notation of the theory."""
 
     activations: Tensor
-    """(n, m) `Z`: what the last layer reads, on some examples."""
+    """(n, m) `Z`: the inputs of the last layer on n examples."""
     outputs: Tensor
     """(m, outputs) `U`: the last layer's weights."""
     inputs: int
-    """d: how many numbers an example is."""
+    """d: how many numbers one example has."""
 
 
 @dataclass(frozen=True)
 class Risk:
-    """The lemma and the theorem for one network at one k; outputs add up."""
+    """Both sides of the lemma and the bound of the theorem with k neurons kept.
+
+    With several outputs, the squared errors are summed over them.
+    """
 
     k: int
     eps: float
@@ -47,42 +50,44 @@ class Risk:
     T_norm: float
     """`||T||_2`, measured."""
     empirical: float
-    """Mean squared change of the outputs on the examples the ID was made from."""
+    """Mean squared change of the outputs on the examples that the ID was computed from."""
     lemma: float
-    """What the lemma says it is at most."""
+    """The lemma's upper bound of `empirical`."""
     test: float | None
-    """The same on other examples, where they were given."""
+    """The same on other examples, if they were given."""
     M: float
     p: float
     """The pseudo-dimension of the theorem."""
     generalization: float
-    """What the theorem says the risk is at most; infinite where n <= p makes it say nothing."""
+    """The theorem's upper bound of the risk; infinite if n <= p, where it does not apply."""
     examples: int
 
     @property
     def holds(self) -> bool:
-        """Whether the lemma's left side is at most its right one, up to rounding."""
+        """Whether `empirical` is at most `lemma`, up to rounding."""
         return self.empirical <= self.lemma * (1 + 1e-6) + 1e-28 * self.M
 
     @property
     def enough(self) -> float:
-        """How many examples the theorem would need to bound the risk by M, its trivial value."""
+        """How many examples the theorem needs to bound the risk by M, the trivial bound."""
         return _examples_for(self.p, (1 + self.T_norm) ** 2)
 
 
 def hidden_layer(model: nn.Module, inputs: Tensor) -> HiddenLayer:
-    """The activations that a one-hidden-layer network's last linear layer reads.
+    """Return the activations that the last linear layer of a one-hidden-layer network reads.
 
-    The model must hold exactly two `nn.Linear`, run in the order they are registered.
+    The model must have exactly two `nn.Linear` modules, which run in the order of registration.
     """
     linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
     if len(linear) != 2:
         raise ArgumentError(
-            f"the theory is about one hidden layer, two nn.Linear in all; this "
-            f"{type(model).__name__} has {len(linear)}"
+            f"this {type(model).__name__} has {len(linear)} nn.Linear modules, but the theory is "
+            "about one hidden layer; pass a model with exactly two"
         )
-    seen: list[Tensor] = []
-    handle = linear[1].register_forward_pre_hook(lambda module, args: seen.append(args[0].detach()))
+    inputs_of_last: list[Tensor] = []
+    handle = linear[1].register_forward_pre_hook(
+        lambda module, args: inputs_of_last.append(args[0].detach())
+    )
     mode = model.training
     try:
         model.eval()
@@ -91,7 +96,9 @@ def hidden_layer(model: nn.Module, inputs: Tensor) -> HiddenLayer:
     finally:
         handle.remove()
         model.train(mode)
-    return HiddenLayer(seen[0].double(), linear[1].weight.detach().double().T, inputs[0].numel())
+    return HiddenLayer(
+        inputs_of_last[0].double(), linear[1].weight.detach().double().T, inputs[0].numel()
+    )
 
 
 def risks(
@@ -102,14 +109,15 @@ def risks(
     delta: float = 0.05,
     zeta: float = 1.0,
 ) -> list[Risk]:
-    """The lemma's two sides and the theorem's bound with k neurons kept, for every k.
+    """Return both sides of the lemma and the bound of the theorem, for every k.
 
-    `test` are activations (rows, m) of examples the ID has not seen. Assumptions, as in the paper:
-    examples are independent draws of one distribution with compact support, the activation is that
-    for which the pseudo-dimension bound holds (ReLU), the last layer has no say in which neurons
-    stay. The supremum in `M` is taken over the examples at hand, which makes it an estimate
-    from below. `zeta` is a universal constant that the paper does not give; 1 is a guess, and the
-    bound grows with its square root. With several outputs, `||u||**2` is summed over them.
+    `test` holds activations (rows, m) of examples that the ID has not seen. Assumptions, as in the
+    paper: the examples are independent draws from one distribution with compact support; the
+    activation function is one for which the pseudo-dimension bound holds (ReLU); the selection of
+    neurons does not depend on the last layer. The supremum in `M` is taken over the given examples,
+    so it is an estimate from below. `zeta` is a universal constant that the paper does not give; 1
+    is a guess, and the bound grows with its square root. With several outputs, `||u||**2` is summed
+    over them.
     """
     Z, U = layer.activations, layer.outputs
     n, m = Z.shape
@@ -121,7 +129,7 @@ def risks(
     rows = Z if test is None else torch.cat([Z, test.to(Z)])
     M = weight * float(rows.square().sum(1).max())
     p = zeta * layer.inputs * m * math.log(layer.inputs * m)
-    found = []
+    results = []
     for k in ks:
         kept = ordering.at_rank(k)
         T, index = kept.T.to(Z), kept.kept.to(Z.device)
@@ -129,27 +137,27 @@ def risks(
         norm = float(torch.linalg.matrix_norm(T, 2))
         change = T @ U
         empirical = float((Z @ U - Z[:, index] @ change).square().sum() / n)
-        other = None
+        test_risk = None
         if test is not None:
-            own = test.to(Z)
-            other = float((own @ U - own[:, index] @ change).square().sum() / len(own))
+            X = test.to(Z)
+            test_risk = float((X @ U - X[:, index] @ change).square().sum() / len(X))
         extra = M * (1 + norm) ** 2 / math.sqrt(n) * _complexity(n, p, delta)
-        found.append(
-            Risk(k, eps, norm, empirical, eps**2 * weight * size**2 / n, other, M, p,
+        results.append(
+            Risk(k, eps, norm, empirical, eps**2 * weight * size**2 / n, test_risk, M, p,
                  eps**2 * M + extra, n)
         )  # fmt: skip
-    return found
+    return results
 
 
 def _complexity(n: float, p: float, delta: float) -> float:
-    """The bracket of the theorem; infinite where there are too few examples for it to mean any."""
+    """Return the bracket of the theorem; infinite if there are too few examples."""
     if n <= p:
         return math.inf
     return math.sqrt(2 * p * math.log(math.e * n / p)) + math.sqrt(math.log(1 / delta) / 2)
 
 
 def _examples_for(p: float, factor: float) -> float:
-    """The n from which `factor * sqrt(2 * p * log(e * n / p) / n)` is at most one."""
+    """Return the n from which `factor * sqrt(2 * p * log(e * n / p) / n)` is at most one."""
     low, high = p, p * 1e12
     while high / low > 1.01:
         middle = math.sqrt(low * high)

@@ -1,4 +1,4 @@
-"""Faster calls give the values of the operators they stand for, and touch nothing else."""
+"""Fast kernels give the values of the operators they replace, and change nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 import interpress
 from interpress.graph.capture import capture
-from interpress.graph.dense import DenseLayer, dense_layer_of
 from interpress.graph.executor import Executor
 from interpress.graph.fast_kernels import exact_kernels, fast_kernels
 from interpress.graph.patterns import family
@@ -40,7 +39,7 @@ class Residual(nn.Module):
 
 
 def _settled(model: nn.Module) -> nn.Module:
-    """With batch norms that change something."""
+    """Return the model with batch norms that are not the identity, in evaluation mode."""
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             for tensor in (module.weight, module.bias, module.running_mean, module.running_var):
@@ -48,7 +47,7 @@ def _settled(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-def _calls(program: Any) -> dict[Any, Any]:
+def _kernels_of(program: Any) -> dict[Any, Any]:
     return fast_kernels(program, program.parameters())
 
 
@@ -59,25 +58,25 @@ def test_outputs_and_operands_are_the_same(inplace: bool, images: int) -> None:
     model = _settled(Residual(inplace))
     x = torch.randn(images, 3, 16, 16)
     program = capture(model, x)
-    calls = _calls(program)
-    kinds = {family(node) for node in calls}
+    kernels = _kernels_of(program)
+    kinds = {family(node) for node in kernels}
     assert {"aten.conv2d", "aten.batch_norm", "aten.view"} <= kinds
     assert ("aten.relu" in kinds) != inplace
     before = x.clone()
-    read: list[dict[str, Tensor]] = [{}, {}]
+    operands: list[dict[str, Tensor]] = [{}, {}]
     results = []
-    for place, instead in enumerate(({}, calls)):
+    for run, replaced in enumerate(({}, kernels)):
 
-        def watch(node: Any, args: Any, kwargs: Any, place: int = place) -> Any:
+        def record(node: Any, args: Any, kwargs: Any, run: int = run) -> Any:
             if family(node) in ("aten.conv2d", "aten.linear"):
-                read[place][node.name] = args[0].clone()
+                operands[run][node.name] = args[0].clone()
             return args, kwargs
 
-        results.append(Executor(program, kernels=instead).run(x, before=watch)[0])
+        results.append(Executor(program, kernels=replaced).run(x, before=record)[0])
     torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)
-    assert read[0].keys() == read[1].keys()
-    for name, operand in read[0].items():
-        torch.testing.assert_close(read[1][name], operand, rtol=1e-4, atol=1e-5)
+    assert operands[0].keys() == operands[1].keys()
+    for name, operand in operands[0].items():
+        torch.testing.assert_close(operands[1][name], operand, rtol=1e-4, atol=1e-5)
     assert torch.equal(x, before)
     torch.testing.assert_close(results[0], model(x))
 
@@ -87,14 +86,14 @@ def test_weights_may_change_until_their_layer_runs() -> None:
     x = torch.randn(2, 3, 16, 16)
     program = capture(model, x)
     weights = program.parameters()
-    calls = fast_kernels(program, weights)
+    kernels = fast_kernels(program, weights)
     weights["first.0.weight"] = 2 * weights["first.0.weight"]
     weights["after.running_mean"] = weights["after.running_mean"] + 1
-    found = Executor(program, kernels=calls).run(x)[0]
+    output = Executor(program, kernels=kernels).run(x)[0]
     with torch.no_grad():
         model.first[0].weight.mul_(2)
         model.after.running_mean.add_(1)
-        torch.testing.assert_close(found, model(x), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(output, model(x), rtol=1e-4, atol=1e-5)
 
 
 class _Strided(nn.Module):
@@ -111,7 +110,7 @@ class _Written(_Strided):
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv(x)
         flat = x.view(x.shape[0], -1)
-        x.mul_(2)  # which `flat` has to see
+        x.mul_(2)  # also changes `flat`, which is a view
         return flat
 
 
@@ -123,12 +122,12 @@ class _Written(_Strided):
         (lambda: Residual(False), lambda model: model.bfloat16()),
     ],
 )
-def test_where_memory_or_rounding_matters_nothing_is_replaced(
+def test_nothing_is_replaced_if_memory_layout_or_rounding_matters(
     make: Callable[[], nn.Module], change: Callable[[nn.Module], nn.Module]
 ) -> None:
     model = change(make().eval())
     x = torch.randn(2, 3, 16, 16).to(next(model.parameters()).dtype)
-    assert _calls(capture(model, x)) == {}
+    assert _kernels_of(capture(model, x)) == {}
 
 
 def test_a_single_image_without_a_batch_dim() -> None:
@@ -137,7 +136,9 @@ def test_a_single_image_without_a_batch_dim() -> None:
     for side in (6, 12):
         x = torch.randn(3, side, side)
         program = capture(model, x)
-        torch.testing.assert_close(Executor(program, kernels=_calls(program)).run(x)[0], model(x))
+        torch.testing.assert_close(
+            Executor(program, kernels=_kernels_of(program)).run(x)[0], model(x)
+        )
         exact = Executor(program, dtype=torch.float64, kernels=exact_kernels(program)).run(x)[0]
         torch.testing.assert_close(exact.float(), model(x))
 
@@ -154,25 +155,10 @@ def test_depthwise_in_double_precision(
     )
     x = torch.randn(3, 6, 9, 8, dtype=torch.float64)
     program = capture(model, x)
-    calls = exact_kernels(program)
-    assert len(calls) == 1
-    found = Executor(program, dtype=torch.float64, kernels=calls).run(x)[0]
-    torch.testing.assert_close(found, model(x), rtol=1e-12, atol=1e-12)
-
-
-def test_patches_of_channels_last_tensors_are_the_same() -> None:
-    x = torch.randn(3, 4, 7, 6)
-    layer = nn.Conv2d(4, 5, 3, stride=2, padding=1, bias=False)
-    program = capture(layer, x)
-    (node,) = (n for n in program.nodes if n.op == "call_function")
-    dense = dense_layer_of(program, node, program.parameters())
-    assert isinstance(dense, DenseLayer)
-    last = x.contiguous(memory_format=torch.channels_last)
-    for at in (None, torch.tensor([0, 5, 11])):
-        rows = dense.inputs(x, at)
-        assert torch.equal(dense.inputs(last, at), rows)
-        expected = dense.outputs(layer(x), at)
-        torch.testing.assert_close(rows[:, 0] @ layer.weight.flatten(1).T, expected)
+    kernels = exact_kernels(program)
+    assert len(kernels) == 1
+    output = Executor(program, dtype=torch.float64, kernels=kernels).run(x)[0]
+    torch.testing.assert_close(output, model(x), rtol=1e-12, atol=1e-12)
 
 
 def test_compression_is_as_good_with_quick_calls_as_without(monkeypatch: Any) -> None:

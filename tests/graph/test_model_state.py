@@ -34,9 +34,14 @@ class Stop(Exception):
 
 def run_inside(context: contextlib.AbstractContextManager[None], body: Callable[[], Any]) -> None:
     """Run `body`, then raise an error, inside the context."""
-    with pytest.raises(Stop), context:
-        body()
-        raise Stop
+
+    def raise_after_body() -> None:
+        with context:
+            body()
+            raise Stop
+
+    with pytest.raises(Stop):
+        raise_after_body()
 
 
 def test_modes_are_restored_module_by_module() -> None:
@@ -101,7 +106,9 @@ def test_output_tensors_are_flat_and_computed_in_evaluation_mode() -> None:
 
     model, x = Nested().train(), torch.randn(3, 4, requires_grad=True)
     outputs = output_tensors(model, Example.of(x))
-    assert [torch.equal(a, b) for a, b in zip(outputs, (x, x + 1, 2 * x), strict=True)] == [True] * 3
+    assert [torch.equal(a, b) for a, b in zip(outputs, (x, x + 1, 2 * x), strict=True)] == [
+        True
+    ] * 3
     assert not any(output.requires_grad for output in outputs[1:])
     assert model.training
 

@@ -26,7 +26,7 @@ def test_keyword_inputs_in_any_order() -> None:
     program = capture(model, {"y": y, "x": x})
     assert torch.equal(Executor(program).run({"x": x, "y": y})[0], model(x, y))
     assert torch.equal(Executor(program).run({"y": y, "x": x})[0], model(x, y))
-    with pytest.raises(DataError, match="captured with 2 inputs .* got 1; pass inputs"):
+    with pytest.raises(DataError, match=r"captured with 2 inputs .* got 1; pass inputs"):
         Executor(program).run({"x": x})
 
 

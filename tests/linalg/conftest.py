@@ -1,9 +1,8 @@
 """Fixtures of the linear algebra tests."""
 
 import pytest
-from torch import Tensor
-
 from tests.linalg.matrices import MATRICES
+from torch import Tensor
 
 
 @pytest.fixture(params=MATRICES)

@@ -17,9 +17,7 @@ MATRICES = {name: family(N, 0) for name, family in FAMILIES.items()} | DEGENERAT
 
 def normal(rows: int, n: int, seed: int = 0) -> Tensor:
     """Return (rows, n) float64 normal numbers."""
-    return torch.randn(
-        rows, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    )
+    return torch.randn(rows, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def consumer_weights(n: int, outputs: int, seed: int = 5) -> Tensor:

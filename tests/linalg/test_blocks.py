@@ -1,10 +1,10 @@
 """Greedy selection of blocks against brute force."""
 
 import torch
+from tests.linalg.matrices import normal
 from torch import Tensor
 
 from interpress.linalg.blocks import order_blocks
-from tests.linalg.matrices import normal
 
 
 def weighted_error(Z: Tensor, U: Tensor, kept: Tensor) -> float:

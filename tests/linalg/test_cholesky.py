@@ -3,6 +3,7 @@
 import pytest
 import torch
 from benchmarks.matrices import FAMILIES
+from tests.linalg.matrices import normal
 
 from interpress.linalg.cholesky import (
     Pivots,
@@ -12,7 +13,6 @@ from interpress.linalg.cholesky import (
     pivoted_cholesky,
     weighted_cholesky,
 )
-from tests.linalg.matrices import normal
 
 
 def assert_factors(pivots: Pivots, G: torch.Tensor) -> None:

@@ -70,7 +70,9 @@ def test_weights_given_order_bounds_and_accuracy() -> None:
     result = interpolative_decomposition(Z.float().cuda(), eps=1e-2, max_entry=1.5)
     assert result.T.is_cuda
     assert result.T.dtype == torch.float32
-    error = Z.float().cuda().double() - Z.float().cuda()[:, result.kept].double() @ result.T.double()
+    error = (
+        Z.float().cuda().double() - Z.float().cuda()[:, result.kept].double() @ result.T.double()
+    )
     norm = torch.linalg.matrix_norm(Z, 2)
     assert float(torch.linalg.matrix_norm(error, 2)) <= 1.001e-2 * float(norm)
     assert result.largest_entry <= 1.5 * (1 + 1e-6)

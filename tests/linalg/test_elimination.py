@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from tests.linalg.matrices import normal
 from torch import Tensor
 
 from interpress.linalg.elimination import RIDGE, Consumer, eliminate
-from tests.linalg.matrices import normal
 
 
 def ridge_error(consumer: Consumer, dropped: set[int]) -> float:

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from tests.linalg.matrices import normal, relative_difference
 
 from interpress.errors import ArgumentError
 from interpress.linalg import RFactor
 from interpress.linalg.factor import add_gram, gram, mirror, safe_cholesky, triangle
-from tests.linalg.matrices import normal, relative_difference
 
 
 def test_both_forms_hold_the_inner_products() -> None:

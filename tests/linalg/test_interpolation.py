@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from tests.linalg.matrices import normal
 
 from interpress.linalg import Interpolation
 from interpress.linalg.interpolation import interpolation_matrix
-from tests.linalg.matrices import normal
 
 
 def test_identity_at_kept_columns_and_coefficients_elsewhere() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from tests.linalg.matrices import MATRICES, normal
 
 from interpress.linalg.norms import spectral_norm, spectral_norm_at_most
-from tests.linalg.matrices import MATRICES, normal
 
 
 @pytest.mark.parametrize("matrix", [normal(9, 4), normal(4, 9), 1e-200 * normal(5, 5)])

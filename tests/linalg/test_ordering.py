@@ -3,6 +3,7 @@
 import pytest
 import torch
 from benchmarks.matrices import FAMILIES
+from tests.linalg.matrices import MATRICES, consumer_weights
 from torch import Tensor
 
 from interpress.errors import ArgumentError
@@ -16,7 +17,6 @@ from interpress.linalg import (
     order_by_weights,
 )
 from interpress.linalg.ordering import suffix_sums
-from tests.linalg.matrices import MATRICES, consumer_weights
 
 
 def test_reported_errors_are_those_of_the_reconstruction(A: Tensor) -> None:
@@ -167,9 +167,7 @@ def test_selections_are_nested_and_errors_decrease(A: Tensor) -> None:
     assert bool((ordering.proxy_errors.diff() <= 0).all())
 
 
-@pytest.mark.parametrize(
-    "name", ["duplicate_columns", "zero_columns", "wide", "identical_columns"]
-)
+@pytest.mark.parametrize("name", ["duplicate_columns", "zero_columns", "wide", "identical_columns"])
 def test_dependent_columns_keep_T_small(name: str) -> None:
     A = MATRICES[name]
     ordering = column_ordering(A)

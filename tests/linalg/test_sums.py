@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from tests.linalg.matrices import normal, relative_difference
 
 from interpress.linalg.sums import KINDS, GramSum, RowSum, SinglePrecisionTsqrSum
-from tests.linalg.matrices import normal, relative_difference
 
 CPU = torch.device("cpu")
 

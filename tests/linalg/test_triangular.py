@@ -1,9 +1,9 @@
 """Triangular solvers against dense ones."""
 
 import torch
+from tests.linalg.matrices import normal
 
 from interpress.linalg.triangular import solve_truncated, solve_upper
-from tests.linalg.matrices import normal
 
 
 def test_solve_upper_inverts_the_product() -> None:

@@ -1,4 +1,4 @@
-"""Operators in their natural place: between a layer that makes channels and one that reads them."""
+"""Place an operator between a layer that produces channels and a layer that consumes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Function = Callable[..., Tensor]
 
 
 class Between(nn.Module):
-    """`last(middle(first(x)))`, where `middle` may use parameters of its own."""
+    """`last(middle(first(x)))`, where `middle` may use the parameters in `weights`."""
 
     def __init__(
         self, first: nn.Module, middle: Function, last: nn.Module, **weights: Tensor
@@ -35,21 +35,21 @@ class Between(nn.Module):
 
 
 def linear(middle: Function, into: int = 12, out: int = 12, **weights: Tensor) -> tuple:
-    """Between two linear layers, over `(batch, tokens, channels)`."""
+    """Place `middle` between two linear layers, over `(batch, tokens, channels)`."""
     torch.manual_seed(0)
     model = Between(nn.Linear(5, into), middle, nn.Linear(out, 4), **weights).double()
     return model, torch.randn(3, 6, 5, dtype=torch.float64)
 
 
 def convolution(middle: Function, into: int = 12, out: int = 12, **weights: Tensor) -> tuple:
-    """Between two convolutions, over `(batch, channels, 8, 8)`."""
+    """Place `middle` between two convolutions, over `(batch, channels, 8, 8)`."""
     torch.manual_seed(0)
     model = Between(nn.Conv2d(3, into, 3, padding=1), middle, nn.Conv2d(out, 4, 1), **weights)
     return model.double(), torch.randn(3, 3, 8, 8, dtype=torch.float64)
 
 
 def shrinks(case: tuple, size: int, step: int = 1) -> Spaces:
-    """The first layer's space has this size and step, and shrinks exactly."""
+    """Check that the first layer's space has this size and step, and shrinks exactly."""
     model, x = case
     spaces = find_spaces(model, x)
     space = made_by_first(spaces)
@@ -69,7 +69,7 @@ def shrinks(case: tuple, size: int, step: int = 1) -> Spaces:
 
 
 def freezes(case: tuple, reason: str) -> None:
-    """The first layer's space is frozen, and this is part of the reason."""
+    """Check that the first layer's space is frozen, and that the reason contains `reason`."""
     model, x = case
     space = made_by_first(find_spaces(model, x))
     assert space.frozen is not None
@@ -77,5 +77,5 @@ def freezes(case: tuple, reason: str) -> None:
 
 
 def made_by_first(spaces: Spaces) -> ChannelSpace:
-    """The space that the first layer makes, alone or with others."""
+    """Return the space that the first layer produces, alone or with other layers."""
     return next(space for space in spaces if "first.weight" in space.producers)

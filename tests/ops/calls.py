@@ -35,12 +35,14 @@ class Call:
     def family(self) -> str:
         return self.overload._schema.name.replace("::", ".")
 
+    @property
+    def name(self) -> str:
+        """The operator and, unless it is the default, its overload."""
+        return str(self.overload).removeprefix("aten.").removesuffix(".default")
+
     def outputs(self) -> list[Tensor]:
         """The tensors that the operator returns."""
         return _tensors(self.overload(**self.arguments))
-
-    def inputs(self) -> list[Tensor]:
-        return _tensors(self.arguments)
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> Call:
         """The same call with other tensors."""
@@ -55,7 +57,11 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 
 class Followed:
-    """A call whose rule was applied; integer tensors are indices and carry no labels."""
+    """A call whose rule was applied, with a labelling for every dim of its inputs.
+
+    Integer tensors are indices and carry no labels. The batch dim of a convolution carries none
+    either: its rule does not follow labels along dim 0 of the input.
+    """
 
     def __init__(self, call: Call) -> None:
         self.call, self.trace = call, Trace(None)  # type: ignore[arg-type]
@@ -67,12 +73,9 @@ class Followed:
         self.values: list[Value] = []
         arguments = defaults | pytree.tree_map(self._value, call.arguments)
         self.op = Op(fx.Graph().call_function(call.overload), arguments, self.trace)
-        self.op.linear = registry._RULES[self._registered()][1]
-        result = registry._RULES[self._registered()][0](self.op)
+        rule, self.op.linear = registry._find(self.op)
+        result = rule(self.op)  # not `apply_rule`, which turns an error into a frozen space
         self.labellings: list[Labellings] = result if isinstance(result, list) else [result]
-
-    def _registered(self) -> str:
-        return self.call.family if self.call.family in registry.families() else "pointwise"
 
     def _value(self, leaf: Any) -> Any:
         if not isinstance(leaf, Tensor):
@@ -80,6 +83,8 @@ class Followed:
         labelled = leaf.is_floating_point() or leaf.dtype == torch.bool
         shape = tuple(leaf.shape)
         labellings = self.trace.fresh_layers(shape) if labelled else ()
+        if "conv" in self.call.family and not self.values:
+            labellings = tuple(la for la in labellings if la.support != (0,))
         name = f"weight{len(self.values)}" if self.values else None  # the first is an activation
         value = Value(shape, labellings, weight=name)
         if name is not None:

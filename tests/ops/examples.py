@@ -105,6 +105,7 @@ MOVEMENT = [
     call("pad", X, [1, 0, 0, 2, 3, 0]),
     call("pad", X, [1, 1, 1, 1], "reflect"),
     call("constant_pad_nd", X, [0, 1]),
+    call("constant_pad_nd", X, [0, 0, 0, 0, 0, 0, 0, 1], 2.0),
     call("repeat", SERIES, [2, 1, 3, 1]),
     call("tile", X, [2, 1]),
     call("repeat_interleave.self_int", X, 3, 1),
@@ -135,8 +136,10 @@ INDEXING = [
 REDUCTION = [
     *each("mean.dim var.dim std.dim", X, [1, 2]),
     *each("var_mean.dim std_mean.dim", X, [1], True),
-    *each("any.dim all.dim max.dim min.dim median.dim argmax argmin prod.dim_int", X, 1),
-    *each("max min median nanmean sum", X),
+    *each(
+        "any.dim all.dim max.dim min.dim median.dim nanmedian.dim argmax argmin prod.dim_int", X, 1
+    ),
+    *each("max min median nanmedian nanmean sum", X),
     *each("max.other min.other", X, PER_CHANNEL),
     *each("amax amin logsumexp sum.dim_IntList", X, [2], True),
     call("norm.ScalarOpt_dim", X, 2, [1]),
@@ -189,7 +192,7 @@ CONVOLUTION = [
     call("conv_transpose1d", SERIES, numbers(8, 5, 3)),
     call("conv_transpose2d.input", X, numbers(8, 5, 3, 3), numbers(5)),
     call("conv_transpose2d.input", X, numbers(8, 3, 3, 3), groups=2),
-    call("conv_transpose2d.input", X, numbers(8, 2, 3, 3), groups=8),
+    call("conv_transpose2d.input", X, numbers(8, 1, 3, 3), groups=8),
     call("conv_transpose3d.input", VOLUME, numbers(8, 5, 2, 2, 2)),
     call("convolution", X, numbers(5, 8, 1, 1), None, [1] * 2, [0] * 2, [1] * 2, False, [0] * 2, 1),
 ]

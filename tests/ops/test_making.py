@@ -12,6 +12,6 @@ def test_zero_channels_from_nothing() -> None:
     shrinks(linear(middle, out=15), 12)
 
 
-def test_triangles_treat_members_by_position() -> None:
-    freezes(linear(lambda _, h: h.tril()), "by position")
+def test_triangles_set_channels_to_zero_by_position() -> None:
+    freezes(linear(lambda _, h: h.tril()), "sets its channels to zero by position")
     shrinks(linear(lambda _, h: torch.ones(6, 6, dtype=h.dtype).tril() @ h), 12)

@@ -4,27 +4,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.ops.calls import Call, Followed
 from torch import nn
 
 import interpress.ops
 from interpress import find_spaces
-from interpress.ops.registry import families, flops, rule
+from interpress.ops import registry
+from interpress.ops.registry import families, flops, rule, terms
 
 FILES = sorted(Path(interpress.ops.__path__[0]).glob("*.py"))
 
 
-def test_every_family_has_a_test_file() -> None:
-    here = Path(__file__).parent
-    missing = [
-        f.stem for f in FILES if f.stem != "__init__" and not (here / f"test_{f.stem}.py").exists()
-    ]
-    assert missing == []
-
-
-def test_every_rule_names_an_operator_of_torch() -> None:
-    for family in families():
-        name = family.removeprefix("aten.")
-        assert family == "pointwise" or hasattr(torch.ops.aten, name), family
+def test_every_file_of_rules_has_a_test_file() -> None:
+    names = {file.stem for file in FILES} - {"__init__"}
+    tests = {file.stem.removeprefix("test_") for file in Path(__file__).parent.glob("test_*.py")}
+    assert tests == names | {"contract"}
 
 
 def test_an_operator_has_one_rule_and_one_cost() -> None:
@@ -32,6 +26,29 @@ def test_an_operator_has_one_rule_and_one_cost() -> None:
         rule("aten.linear")(lambda op: ())
     with pytest.raises(ValueError, match=r"aten.linear already has a cost: linear_flops"):
         flops("aten.linear")(lambda op: [])
+
+
+def test_families_are_sorted_and_complete() -> None:
+    assert families() == sorted(registry._RULES)
+    assert {"aten.linear", "aten.unfold", "pointwise"} <= set(families())
+
+
+def test_in_place_forms_share_rule_and_cost() -> None:
+    call = Call.of("relu_", torch.ones(2))
+    assert call.family == "aten.relu_"
+    assert registry._find(Followed(call).op) == registry._RULES["aten.relu"]
+    assert terms(Followed(call).op) == []
+
+
+def test_a_rule_that_raises_freezes_what_it_touches(monkeypatch, caplog) -> None:
+    def broken(op):
+        raise IndexError("no such dim")
+
+    monkeypatch.setitem(registry._RULES, "aten.relu", (broken, True))
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    spaces = find_spaces(model, torch.randn(2, 4))
+    assert spaces["0"].frozen == "the rule for aten.relu at 1 raised IndexError"
+    assert "the rule for aten.relu at 1 failed: IndexError('no such dim')" in caplog.text
 
 
 def test_an_unknown_operator_freezes_what_it_touches_and_nothing_else() -> None:

@@ -1,1 +1,1 @@
-"""The command line. `--help` imports `app` alone; what is heavy waits until it is used."""
+"""The command line. `--help` imports no torch; the heavy modules are imported by the commands."""

@@ -1,22 +1,25 @@
-"""What the commands do, once their options are read."""
+"""What the commands do with their options."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
-from torch import nn
+from torch import Tensor, nn
 
 import interpress
+from interpress.allocation.curve import Point
 from interpress.budgets.budget import Budget
-from interpress.cli.inputs import Source
+from interpress.cli.compress_options import CompressOptions
+from interpress.cli.data_files.batches import open_batches
+from interpress.cli.data_options import DataOptions
 from interpress.cli.loading import checked_device, load_model
+from interpress.cli.method_options import MethodOptions
+from interpress.cli.model_options import ModelOptions
+from interpress.cli.printing import agreement_record, model_output_aside, print_json, print_table
 from interpress.data.calibration_set import CalibrationSet
 from interpress.errors import ArgumentError, DataError, InterpressError, StorageError
 from interpress.evaluation.tally import Agreement
@@ -24,29 +27,26 @@ from interpress.storage.result_folder import PAGE, checked_target
 
 
 def inspect(
-    name: str,
-    arguments: list[str] | None,
-    weights: Path | None,
-    device: str,
-    source: Source | None,
+    model: ModelOptions,
+    data: DataOptions | None,
     shape: str | None,
-    exclude: list[str] | None,
+    exclude: list[str],
     as_json: bool,
 ) -> None:
     """Print the channel spaces of a network."""
-    if (source is None) == (shape is None):
+    if (data is None) == (shape is None):
         raise ArgumentError("give one of --data and --shape, so that the network can be run")
-    example = _of_shape(shape, device) if shape is not None else None
-    with _aside(as_json):
-        model = load_model(name, arguments, weights, device, judged=False)
-        if source is not None:
-            example = CalibrationSet(source.open(), model).first()
-        spaces = interpress.find_spaces(model, example, exclude=exclude or ())
+    example: Any = None if shape is None else _random_batch(shape, model.device)
+    with model_output_aside(as_json):
+        network = load_model(model, warn_if_untrained=False)
+        if data is not None:
+            example = CalibrationSet(open_batches(data, model), network).first()
+        spaces = interpress.find_spaces(network, example, exclude=exclude)
     if not as_json:
         print(spaces)
         return
     cost = spaces.cost()
-    _print_json(
+    print_json(
         {
             "flops": cost.flops,
             "parameters": cost.parameters,
@@ -62,102 +62,104 @@ def inspect(
     )  # fmt: skip
 
 
-def _of_shape(text: str, device: str) -> Any:
+def _random_batch(shape: str, device: str) -> Tensor:
+    """Return four random examples of a shape such as "3,32,32"."""
     try:
-        sizes = [int(part) for part in text.split(",")]
+        sizes = [int(part) for part in shape.split(",")]
     except ValueError as error:
-        raise ArgumentError(f"--shape {text!r}; give whole numbers, as in 3,32,32") from error
-    if not sizes or min(sizes) < 1:
-        raise ArgumentError(f"--shape {text!r}; every size must be at least 1")
+        raise ArgumentError(f"--shape {shape!r}; give whole numbers, such as 3,32,32") from error
+    if min(sizes) < 1:
+        raise ArgumentError(f"--shape {shape!r}; every size must be at least 1")
     generator = torch.Generator().manual_seed(0)
     return torch.randn(4, *sizes, generator=generator).to(checked_device(device))
 
 
 def compress(
-    name: str,
-    arguments: list[str] | None,
-    weights: Path | None,
-    device: str,
-    source: Source,
-    evaluation: Source | None,
-    budgets: dict[str, float | None],
-    options: dict[str, Any],
-    out: Path,
-    force: bool,
+    model: ModelOptions,
+    data: DataOptions,
+    method: MethodOptions,
+    options: CompressOptions,
+    budget: Budget,
     as_json: bool,
 ) -> None:
-    """Compress a network and write the folder."""
-    Budget.of(budgets)
-    checked_target(out, force, "pass --force")
-    with _aside(as_json):
-        model = load_model(name, arguments, weights, device)
-        data = source.open()
-        given = None
-        if evaluation is not None:
-            given = _with_labels(evaluation.open())
-            first = next(iter(given))
-            _compared(model, model, [first], None, evaluation.path)  # before the long part
-        asked: dict[str, Any] = {**budgets, **options}
-        result = interpress.compress(model, data, **asked)
-        result.save(out, overwrite=force, report=True, evaluation=given)
+    """Compress a network and write the result folder."""
+    # A budget may turn off the refit of a method, unless the user asked for it.
+    parts = budget.rule.prepare(_method(method), method.refit is None)
+    checked_target(options.out, options.force, "pass --force")
+    with model_output_aside(as_json):
+        network = load_model(model)
+        batches = open_batches(data, model)
+        evaluation = None
+        if options.evaluation is not None:
+            evaluation_data = replace(data, path=options.evaluation, limit=0)
+            evaluation = _evaluation_batches(evaluation_data, model, network)
+        budget_argument: dict[str, Any] = {budget.kind: budget.value}
+        result = interpress.compress(
+            network,
+            batches,
+            method=parts,
+            exclude=options.exclude or [],
+            round_to=options.round_to,
+            min_width=options.min_width,
+            seed=data.seed,
+            **budget_argument,
+        )
+        result.save(options.out, overwrite=options.force, report=True, evaluation=evaluation)
     if as_json:
-        held = result.agreement
-        _print_json(
-            {
-                "folder": str(out), "report": str(out / PAGE), "flops": result.flops,
-                "params": result.params, "latency": result.latency,
-                "agreement": None if held is None else _plain(held),
-                "widths": dict(result.widths),
-            }
-        )  # fmt: skip
+        print_json(_result_record(result, options.out))
         return
     try:
         print(result.summary())
-        print(f"Saved to {out}; the page to look at is {out / PAGE}", flush=True)
+        print(f"Saved to {options.out}; open {options.out / PAGE} in a browser", flush=True)
     except OSError as error:
         raise StorageError(
-            f"the result is in {out}, but standard output cannot be written ({error.strerror})"
+            f"the result is in {options.out}, but standard output cannot be written "
+            f"({error.strerror})"
         ) from error
 
 
-def _compared(first: nn.Module, second: nn.Module, data: Any, labels: Any, path: Path) -> Agreement:
-    """Agreement, or a word about data that do not fit."""
+def _method(options: MethodOptions) -> interpress.Method:
+    return interpress.Method.named(options.method, **options.changes())
+
+
+def _evaluation_batches(
+    data: DataOptions, model: ModelOptions, network: nn.Module
+) -> Iterable[Any]:
+    """Return evaluation data with labels, after a check that the network runs on them."""
+    batches = open_batches(data, model).with_labels()
+    _compare(network, network, [next(iter(batches))], None, data.path)
+    return batches
+
+
+def _result_record(result: interpress.Result, folder: Path) -> dict[str, Any]:
+    agreement = result.agreement
+    return {
+        "folder": str(folder),
+        "report": str(folder / PAGE),
+        "flops": result.flops,
+        "params": result.params,
+        "latency": result.latency,
+        "agreement": None if agreement is None else agreement_record(agreement),
+        "widths": dict(result.widths),
+    }
+
+
+def _compare(first: nn.Module, second: nn.Module, data: Any, labels: Any, path: Path) -> Agreement:
+    """Return the agreement of two networks; `path` names the data in errors."""
     try:
         return interpress.agreement(first, second, data, labels=labels)
     except InterpressError:
         raise
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         raise DataError(
-            f"the network cannot run on {path} ({str(error).splitlines()[0]}); prepare it as the "
-            "network expects: --size, --gray, --key, --length"
+            f"the network cannot run on {path} ({str(error).splitlines()[0]}); prepare the data as "
+            "the network expects them, with --size, --gray, --key or --length"
         ) from error
 
 
-def _aside(as_json: bool) -> contextlib.AbstractContextManager[Any]:
-    """What a model prints goes elsewhere, where standard output is for a machine."""
-    return contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
-
-
-def _with_labels(data: Any) -> Any:
-    """Batches as (inputs, labels), where labels are known and inputs are one tensor."""
-    labels = data.labels()
-    if labels is None:
-        return data
-    pairs, start = [], 0
-    for batch in data:
-        size = len(next(iter(batch.values())) if isinstance(batch, dict) else batch)
-        own = labels[start : start + size]
-        pairs.append({**batch, "labels": own} if isinstance(batch, dict) else (batch, own))
-        start += size
-    return pairs
-
-
 def evaluate(
-    name: str,
-    arguments: list[str] | None,
-    weights: Path | None,
-    device: str,
-    source: Source,
+    model: ModelOptions,
+    data: DataOptions,
     compressed: Path | None,
     other: str | None,
     other_weights: Path | None,
@@ -167,91 +169,76 @@ def evaluate(
     if (compressed is None) == (other is None):
         raise ArgumentError("give one of --compressed FOLDER and --other MODEL to compare with")
     if other is None and other_weights is not None:
-        raise ArgumentError("--other-weights belongs to --other; leave it out")
-    with _aside(as_json):
-        first = load_model(name, arguments, weights, device)
-        second: nn.Module
+        raise ArgumentError("--other-weights is for --other; leave it out")
+    with model_output_aside(as_json):
+        first = load_model(model)
         if compressed is not None:
             second = interpress.load(compressed, first)
         else:
             assert other is not None
-            second = load_model(other, arguments, other_weights, device)
-        data = source.open()
-        found = _compared(first, second, data, data.labels(), source.path)
+            second = load_model(replace(model, name=other, weights=other_weights))
+        batches = open_batches(data, model)
+        agreement = _compare(first, second, batches, batches.labels(), data.path)
     if as_json:
-        _print_json(_plain(found))
+        print_json(agreement_record(agreement))
         return
-    print(found)
-    if found.accuracy is not None:
-        print(f"accuracy {found.accuracy[0]:.2%} and {found.accuracy[1]:.2%}")
-    if found.per_class:
-        _print_table(
+    print(agreement)
+    if agreement.accuracy is not None:
+        print(f"accuracy {agreement.accuracy[0]:.2%} and {agreement.accuracy[1]:.2%}")
+    if agreement.per_class:
+        print_table(
             ("class", "examples", "agreement"),
-            [(str(r.label), f"{r.count:,}", f"{r.agreement:.2%}") for r in found.per_class],
+            [(str(r.label), f"{r.count:,}", f"{r.agreement:.2%}") for r in agreement.per_class],
         )
 
 
 def curve(
-    name: str,
-    arguments: list[str] | None,
-    weights: Path | None,
-    device: str,
-    source: Source,
+    model: ModelOptions,
+    data: DataOptions,
+    method: MethodOptions,
     points: int,
     measure: bool,
-    method: str,
     exclude: list[str],
-    seed: int,
     as_json: bool,
 ) -> None:
-    """Print the trade-off."""
-    rows: list[dict[str, Any]] = []
-    with _aside(as_json):
-        model = load_model(name, arguments, weights, device)
-        analysis = interpress.analyze(model, source.open(), exclude=exclude, seed=seed)
-        for point in analysis.curve(method=method, points=points):
-            row: dict[str, Any] = {"flops": point.flops, "params": point.params, "loss": point.loss}
-            if measure:
-                result = analysis.compress(flops=min(1.0, point.flops + 1e-9), method=method)
-                row["agreement"] = None if result.agreement is None else _plain(result.agreement)
-            rows.append(row)
+    """Print the predicted trade-off, and the measured agreement if asked."""
+    parts = _method(method)
+    with model_output_aside(as_json):
+        network = load_model(model)
+        batches = open_batches(data, model)
+        analysis = interpress.analyze(network, batches, exclude=exclude, seed=data.seed)
+        rows = [
+            (point, _measured(analysis, point, parts) if measure else None)
+            for point in analysis.curve(method=parts, points=points)
+        ]
     if as_json:
-        _print_json({"method": method, "points": rows})
+        records = [_point_record(point, agreement, measure) for point, agreement in rows]
+        print_json({"method": parts.name, "points": records})
         return
-    columns = ("FLOPs left", "parameters left", "predicted loss") + ("agreement",) * measure
-    lines = []
-    for row in rows:
-        line = [f"{row['flops']:.1%}", f"{row['params']:.1%}", f"{row['loss']:.4f}"]
-        if measure:
-            held = row["agreement"]
-            line.append(
-                "" if held is None or held["agreement"] is None else f"{held['agreement']:.2%}"
-            )
-        lines.append(tuple(line))
-    _print_table(columns, lines)
+    columns = ["FLOPs left", "parameters left", "predicted loss"] + ["agreement"] * measure
+    print_table(columns, [_cells(point, agreement)[: len(columns)] for point, agreement in rows])
 
 
-def _print_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    table = Table()
-    for column in columns:
-        table.add_column(column, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    Console(width=80).print(table)
+def _measured(
+    analysis: interpress.Analysis, point: Point, method: interpress.Method
+) -> Agreement | None:
+    """Return the agreement of the network at a point of the curve, on held-out examples."""
+    # The margin keeps rounding from excluding the point's own widths.
+    return analysis.compress(flops=min(1.0, point.flops + 1e-9), method=method).agreement
 
 
-def _print_json(value: dict[str, Any]) -> None:
-    print(json.dumps(value, indent=1))
+def _point_record(point: Point, agreement: Agreement | None, measured: bool) -> dict[str, Any]:
+    record: dict[str, Any] = {"flops": point.flops, "params": point.params, "loss": point.loss}
+    if measured:
+        record["agreement"] = None if agreement is None else agreement_record(agreement)
+    return record
 
 
-def _plain(found: Agreement) -> dict[str, Any]:
-    return {
-        "agreement": found.agreement,
-        "interval": found.interval,
-        "decisions": found.decisions,
-        "examples": found.examples,
-        "divergence": found.divergence,
-        "output_error": found.output_error,
-        "accuracy": found.accuracy,
-        "flips": [flip.index for flip in found.flips],
-    }
+def _cells(point: Point, agreement: Agreement | None) -> list[str]:
+    fraction = None if agreement is None else agreement.agreement
+    return [
+        f"{point.flops:.1%}",
+        f"{point.params:.1%}",
+        f"{point.loss:.4f}",
+        "" if fraction is None else f"{fraction:.2%}",
+    ]

@@ -1,10 +1,9 @@
-"""Networks and weights from the command line. Weight files are only ever read as tensors."""
+"""Build networks and read weight files. Weight files are read as tensors; no code in them runs."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -17,38 +16,35 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from interpress.cli.failing import warn
+from interpress.cli.model_options import ModelOptions
 from interpress.errors import ArgumentError, DataError, StorageError
 
+_LISTED = 6  # names of a module that an error lists
 
-def load_model(
-    name: str,
-    arguments: list[str] | None,
-    weights: Path | None,
-    device: str,
-    *,
-    judged: bool = True,
-) -> nn.Module:
-    """The network that a name stands for, with its weights, ready to evaluate.
 
-    `judged` says that its outputs matter, so that missing weights are worth a word.
+def load_model(options: ModelOptions, *, warn_if_untrained: bool = True) -> nn.Module:
+    """Return the network with its weights, on its device and in evaluation mode.
+
+    `warn_if_untrained` warns about a function that is used without `--weights`.
     """
-    where = checked_device(device)
-    if not name:
-        raise ArgumentError("MODEL is empty; give package.module:function or file.py:function")
-    folder = Path(name)
+    device = checked_device(options.device)
+    folder = Path(options.name)
     if folder.is_dir():
-        model = _hugging_face(folder, arguments)
+        model = _from_hugging_face(folder, options)
     else:
-        model = _built(name, keywords(arguments))
-        if weights is None and judged:
-            warn(f"no --weights for {name}: it is used as the function builds it, trained or not")
-    if weights is not None:
-        _set_weights(model, read_weights(weights), weights)
-    return model.to(where).eval()
+        model = _from_function(options)
+        if options.weights is None and warn_if_untrained:
+            warn(
+                f"no --weights for {options.name}; the network is used as the function returns it, "
+                "trained or not"
+            )
+    if options.weights is not None:
+        _set_weights(model, read_weights(options.weights), options.weights)
+    return model.to(device).eval()
 
 
 def checked_device(name: str) -> torch.device:
-    """A device that is there."""
+    """Return a device that tensors can be put on, or raise."""
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
@@ -62,30 +58,17 @@ def checked_device(name: str) -> torch.device:
     return device
 
 
-def keywords(arguments: list[str] | None) -> dict[str, Any]:
-    """`key=value` pairs; a value is JSON where it reads as such, else text."""
-    found: dict[str, Any] = {}
-    for argument in arguments or ():
-        key, sign, value = argument.partition("=")
-        if not sign or not key.isidentifier():
-            raise ArgumentError(f"--model-arg {argument!r}; give key=value, as in num_classes=10")
-        try:
-            found[key] = json.loads(value)
-        except json.JSONDecodeError:
-            found[key] = value
-    return found
-
-
-def _built(name: str, options: dict[str, Any]) -> nn.Module:
-    place, sign, attribute = name.rpartition(":")
-    if not sign or not place or not attribute:
+def _from_function(options: ModelOptions) -> nn.Module:
+    name = options.name
+    module_name, separator, function_name = name.rpartition(":")
+    if not separator or not module_name or not function_name:
         raise ArgumentError(
-            f"{name!r} is no model; give package.module:function, file.py:function or a folder of "
-            "a Hugging Face model"
+            f"{name!r} does not name a model; give package.module:function, file.py:function or "
+            "a Hugging Face model folder"
         )
-    factory = _factory(place, attribute)
+    function = _find_function(module_name, function_name)
     try:
-        model = factory(**options)
+        model = function(**options.keywords())
     except (Exception, SystemExit) as error:
         raise ArgumentError(
             f"{name} failed ({type(error).__name__}: {error}); check --model-arg, or call it in "
@@ -93,51 +76,60 @@ def _built(name: str, options: dict[str, Any]) -> nn.Module:
         ) from error
     if not isinstance(model, nn.Module):
         raise ArgumentError(
-            f"{name} gave a {type(model).__name__}; it must return a torch.nn.Module"
+            f"{name} returned a {type(model).__name__}; it must return a torch.nn.Module"
         )
     return model
 
 
-def _factory(place: str, attribute: str) -> Callable[..., Any]:
+def _find_function(module_name: str, function_name: str) -> Callable[..., Any]:
     try:
-        module = _module(place)
+        module = _import(module_name)
     except ArgumentError:
         raise
     except (Exception, SystemExit) as error:
         raise ArgumentError(
-            f"{place} cannot be imported ({type(error).__name__}: {error}); mend it, run from the "
-            "folder it lives in, or install what it needs"
+            f"{module_name} cannot be imported ({type(error).__name__}: {error}); fix it, install "
+            "what it needs, or run interpress from the folder of the module"
         ) from error
-    factory = getattr(module, attribute, None)
-    if factory is None:
-        own = {n: v for n, v in vars(module).items() if not n.startswith("_") and callable(v)}
-        known = [*own][:6] + ["..."] * (len(own) > 6)
-        raise ArgumentError(f"{place} has no {attribute!r}; it has {', '.join(known) or 'nothing'}")
-    if not callable(factory):
-        raise ArgumentError(f"{place}:{attribute} is a {type(factory).__name__}, not a function")
-    return factory
+    function = getattr(module, function_name, None)
+    if function is None:
+        names = [n for n, v in vars(module).items() if not n.startswith("_") and callable(v)]
+        listed = names[:_LISTED] + ["..."] * (len(names) > _LISTED)
+        raise ArgumentError(
+            f"{module_name} has no {function_name!r}; it has {', '.join(listed) or 'no functions'}"
+        )
+    if not callable(function):
+        raise ArgumentError(
+            f"{module_name}:{function_name} is not a function but of type "
+            f"{type(function).__name__}; name a function that returns the network"
+        )
+    return function
 
 
-def _module(place: str) -> Any:
-    if place.endswith(".py"):
-        path = Path(place)
-        if not path.is_file():
-            raise ArgumentError(f"{place} is not a file; give the path of your Python file")
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.path.insert(0, str(path.parent.resolve()))  # its own imports
-        spec.loader.exec_module(module)
-        return module
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    return importlib.import_module(place)
+def _import(module_name: str) -> Any:
+    """Import a module by its dotted name, or a Python file by its path."""
+    if not module_name.endswith(".py"):
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+        return importlib.import_module(module_name)
+    path = Path(module_name)
+    if not path.is_file():
+        raise ArgumentError(f"{module_name} is not a file; give the path of your Python file")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))  # so that it can import its neighbours
+    spec.loader.exec_module(module)
+    return module
 
 
-def _hugging_face(folder: Path, arguments: list[str] | None) -> nn.Module:
-    if arguments:
-        raise ArgumentError("--model-arg goes to a function, not to a model folder; leave it out")
+def _from_hugging_face(folder: Path, options: ModelOptions) -> nn.Module:
+    if options.arguments:
+        raise ArgumentError(
+            "--model-arg is for a function that builds the network, not for a model folder; leave "
+            "it out"
+        )
     if not (folder / "config.json").is_file():
         raise ArgumentError(f"{folder} has no config.json; give a Hugging Face model folder")
     try:
@@ -147,10 +139,10 @@ def _hugging_face(folder: Path, arguments: list[str] | None) -> nn.Module:
     try:
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
         names = getattr(config, "architectures", None) or []
-        kind = getattr(transformers, names[0], None) if names else transformers.AutoModel
-        if kind is None:
+        architecture = getattr(transformers, names[0], None) if names else transformers.AutoModel
+        if architecture is None:
             raise ValueError(f"transformers has no {names[0]}")
-        return kind.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+        return architecture.from_pretrained(folder, local_files_only=True, use_safetensors=True)
     except Exception as error:
         raise StorageError(
             f"{folder} cannot be loaded ({type(error).__name__}: {str(error).splitlines()[0]}); it "
@@ -159,9 +151,9 @@ def _hugging_face(folder: Path, arguments: list[str] | None) -> nn.Module:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """A state dict from a file that holds nothing else; no code in it is ever run."""
+    """Return the state dict of a file, without running any code that the file may contain."""
     if not path.is_file():
-        raise StorageError(f"{path} is not a file; give the weights' path")
+        raise StorageError(f"{path} is not a file; give the path of the weights")
     if path.suffix == ".safetensors":
         try:
             return load_file(path)
@@ -170,40 +162,41 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if path.suffix not in (".pt", ".pth", ".bin"):
         raise StorageError(f"{path}: weights are .safetensors, .pt, .pth or .bin files")
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise StorageError(
-            f"{path} holds more than tensors, or is damaged, and is not read, because reading "
-            "could run code; save model.state_dict() with safetensors"
+            f"{path} is damaged, or contains more than tensors and could run code when loaded; "
+            "save model.state_dict() with safetensors"
         ) from error
     for key in ("state_dict", "model_state_dict", "model"):
-        if isinstance(found, dict) and isinstance(found.get(key), dict):
-            found = found[key]
-    if not isinstance(found, dict) or not all(isinstance(v, Tensor) for v in found.values()):
-        raise StorageError(f"{path} is no state dict; save model.state_dict()")
-    return found
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
+    if not isinstance(content, dict) or not all(isinstance(v, Tensor) for v in content.values()):
+        raise StorageError(f"{path} does not hold a state dict; save model.state_dict()")
+    return content
 
 
 def _set_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
-    prefix = "module."
+    """Copy weights into a model, after a check of names, shapes and values."""
+    prefix = "module."  # of networks that were saved inside DataParallel
     if weights and all(name.startswith(prefix) for name in weights):
         weights = {name[len(prefix) :]: tensor for name, tensor in weights.items()}
-    own = model.state_dict()
-    missing = [name for name in own if name not in weights]
+    state = model.state_dict()
+    missing = [name for name in state if name not in weights]
     missing = [name for name in missing if not name.endswith("num_batches_tracked")]
-    extra = [name for name in weights if name not in own]
-    if missing or extra:
+    unknown = [name for name in weights if name not in state]
+    if missing or unknown:
         parts = [f"lacks {missing[0]!r}"] if missing else []
-        parts += [f"has {extra[0]!r}, which the model does not"] if extra else []
+        parts += [f"has {unknown[0]!r}, which the model does not have"] if unknown else []
         raise DataError(
-            f"{path} {' and '.join(parts)} ({len(missing)} missing, {len(extra)} unknown); is it "
-            "the right model, built with the right --model-arg?"
+            f"{path} {' and '.join(parts)} ({len(missing)} missing, {len(unknown)} unknown); check "
+            "that it belongs to this model and that --model-arg is right"
         )
     for name, tensor in weights.items():
-        if tensor.shape != own[name].shape:
+        if tensor.shape != state[name].shape:
             raise DataError(
-                f"{path}: {name!r} has shape {tuple(tensor.shape)}, the model's "
-                f"{tuple(own[name].shape)}; check --model-arg"
+                f"{path}: {name!r} has shape {tuple(tensor.shape)}, but the model needs "
+                f"{tuple(state[name].shape)}; check --model-arg"
             )
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise DataError(f"{path}: {name!r} holds NaN or Inf; use another checkpoint")

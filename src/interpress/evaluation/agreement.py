@@ -60,11 +60,11 @@ def agreement(
             else:
                 batch_labels = _slice(all_labels, tally.examples, size)
             position = tally.meaning.position
-            outputs = (
+            outputs = [
                 output_of(network, example, position)
                 for network, example in zip(networks, examples, strict=True)
-            )
-            tally.add(*outputs, batch_labels)
+            ]
+            tally.add(outputs[0], outputs[1], batch_labels)
             advance(size)
     if tally is None:
         raise DataError("there are no data to compare on; give some examples")

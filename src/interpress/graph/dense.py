@@ -46,7 +46,7 @@ class DenseLayer:
     def positions(self, operand: Tensor, rows: int, generator: torch.Generator) -> Tensor | None:
         """Sample output positions so that a batch gives about `rows` rows; None means all.
 
-        The rows of a linear layer are sampled themselves.
+        For a linear layer, rows are sampled directly.
         """
         if self.spatial:
             available = math.prod(self.spans(operand.shape[2:]))

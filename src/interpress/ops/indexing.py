@@ -58,11 +58,16 @@ def index(op: Op) -> Labellings:
 
 @rule("aten.gather", "aten.take_along_dim")
 def gather(op: Op) -> Labellings:
-    """Follow elements along one dim that an index of the same shape selects."""
+    """Follow elements along one dim that an index of the same shape selects.
+
+    An index that is shorter along another dim keeps only the first channels there, so these freeze.
+    """
     value, indices = op["self"], op.inputs()[1]
     mix(op, indices, range(len(indices.shape)), _AS_INDEX)
     dim = op["dim"]
     if dim is None:
         mix(op, value, range(len(value.shape)), _WHY)
         return ()
-    return without(mix(op, value, [dim], _WHY), [dim], len(value.shape))
+    shorter = [d for d, size in enumerate(value.shape) if indices.shape[d] != size]
+    dims = list(dict.fromkeys([dim % len(value.shape), *shorter]))
+    return without(mix(op, value, dims, _WHY), dims, len(value.shape))

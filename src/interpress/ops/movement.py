@@ -103,8 +103,9 @@ def pad(op: Op) -> Labellings:
     padded = {ndim - 1 - i // 2: (amounts[i], amounts[i + 1]) for i in range(0, len(amounts), 2)}
     padded = {dim: pair for dim, pair in padded.items() if pair != (0, 0)}
     channel_dims = {dim for la in value.labellings for dim in la.support} & set(padded)
-    op.linear = not channel_dims
     mode = op.get("mode", "constant")
+    adds_constant = mode == "constant" and bool(op.get("value"))
+    op.linear = not channel_dims and not adds_constant
     if channel_dims and (mode != "constant" or min(min(padded[d]) for d in channel_dims) < 0):
         mixed = mix(op, value, channel_dims, "pads its channels with other channels, or crops them")
         value = Value(value.shape, without(mixed, channel_dims, ndim))

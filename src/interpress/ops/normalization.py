@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from interpress.labels.labelling import Labellings
-from interpress.labels.relations import align, mix, uniform
+from interpress.labels.relations import align, mix, uniform, without
 from interpress.labels.trace import Op, Value
 from interpress.ops.pointwise import reshaped
 from interpress.ops.registry import rule
@@ -27,7 +27,8 @@ def _channelwise(op: Op, x: Value, names: tuple[str, ...]) -> Labellings:
 def batch_norm(op: Op) -> Labellings | list[Labellings]:
     """Carry the scale, the shift and the running statistics of every channel, which is dim 1."""
     labellings = _channelwise(op, op["input"], ("weight", "bias", "running_mean", "running_var"))
-    return [labellings, (), ()] if op.family == "aten.native_batch_norm" else labellings
+    extra_outputs = {"aten.native_batch_norm": 2, "aten.cudnn_batch_norm": 3}.get(op.family, 0)
+    return [labellings, *[()] * extra_outputs] if extra_outputs else labellings
 
 
 @rule("aten.layer_norm", "aten.rms_norm", "aten.native_layer_norm")
@@ -38,7 +39,10 @@ def layer_norm(op: Op) -> Labellings | list[Labellings]:
     kind = "LayerNorm" if op.family != "aten.rms_norm" else "RMSNorm"
     normalized = range(len(x.shape) - len(op["normalized_shape"]), len(x.shape))
     labellings = mix(op, align(op, x, *vectors), normalized, f"couples its channels ({kind})")
-    return [labellings, (), ()] if op.family == "aten.native_layer_norm" else labellings
+    if op.family != "aten.native_layer_norm":
+        return labellings
+    statistics = without(labellings, normalized, len(x.shape))  # mean and rstd keep these dims
+    return [labellings, statistics, statistics]
 
 
 @rule("aten.group_norm")

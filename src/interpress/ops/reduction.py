@@ -12,6 +12,8 @@ from interpress.labels.relations import align, mix, without
 from interpress.labels.trace import Op, Value
 from interpress.ops.registry import rule
 
+_ONE_RESULT_WITHOUT_DIM = ("aten.max", "aten.min", "aten.median", "aten.nanmedian")
+
 
 def _dims(op: Op, x: Value) -> list[int]:
     """Return the reduced dims; without a `dim` argument, all of them."""
@@ -24,7 +26,7 @@ def _dims(op: Op, x: Value) -> list[int]:
 @rule(
     "aten.sum", "aten.mean", "aten.amax", "aten.amin", "aten.var", "aten.std", "aten.prod",
     "aten.any", "aten.all", "aten.argmax", "aten.argmin", "aten.logsumexp", "aten.norm",
-    "aten.linalg_vector_norm", "aten.count_nonzero", "aten.median", "aten.nanmean",
+    "aten.linalg_vector_norm", "aten.count_nonzero", "aten.nanmean",
 )  # fmt: skip
 def reduce(op: Op) -> Labellings:
     """Freeze channels along the reduced dims, and remove these dims."""
@@ -32,13 +34,16 @@ def reduce(op: Op) -> Labellings:
     return _reduced(op, x)
 
 
-@rule("aten.max", "aten.min", "aten.var_mean", "aten.std_mean", "aten.aminmax")
+@rule(
+    "aten.max", "aten.min", "aten.median", "aten.nanmedian", "aten.var_mean", "aten.std_mean",
+    "aten.aminmax",
+)  # fmt: skip
 def reduce_to_pair(op: Op) -> Labellings | list[Labellings]:
     """Follow a reduction that returns a pair, or an element-wise maximum of two operands."""
     x, *operands = op.inputs()
     if operands:
         return align(op, x, *operands).labellings
-    if op.get("dim") is None and op.family in ("aten.max", "aten.min"):
+    if op.get("dim") is None and op.family in _ONE_RESULT_WITHOUT_DIM:
         mix(op, x, range(len(x.shape)))
         return ()
     labellings = _reduced(op, x)
@@ -62,12 +67,20 @@ def _squeezed(labels: Tensor, dims: list[int]) -> Tensor:
 
 @rule(
     "aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.cumsum",
-    "aten.cumprod", "aten.logcumsumexp", "aten._safe_softmax", "aten.renorm",
+    "aten.cumprod", "aten.logcumsumexp", "aten._safe_softmax",
 )  # fmt: skip
 def along_one_dim(op: Op) -> Labellings:
     """Freeze channels along one dim, whose elements are mixed; the shape stays the same."""
     x = op.inputs()[0]
     return mix(op, x, [op["dim"]])
+
+
+@rule("aten.renorm")
+def renorm(op: Op) -> Labellings:
+    """Freeze the channels of every dim but one: each slice along `dim` is scaled by its norm."""
+    x = op.inputs()[0]
+    ndim = len(x.shape)
+    return mix(op, x, [dim for dim in range(ndim) if dim != op["dim"] % ndim])
 
 
 @rule("aten.sort", "aten.topk", "aten.cummax", "aten.cummin")

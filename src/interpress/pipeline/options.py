@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from interpress.allocation.problem import WidthLimits
 from interpress.budgets.budget import Budget
@@ -25,7 +25,7 @@ class Options:
     budget: Budget | None = None
     """None while a network is only analysed."""
     method: Method = METHODS["preserve"]
-    limits: WidthLimits = WidthLimits()
+    limits: WidthLimits = field(default_factory=WidthLimits)
     exclude: tuple[str, ...] = ()
     forward: Forward | None = None
     kind: str = AUTO

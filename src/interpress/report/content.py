@@ -1,4 +1,7 @@
-"""Everything that the page shows, as plain data. To add a column, add it here and in the template."""
+"""Everything that the page shows, as plain data.
+
+To add a column, add it here and in `assets/report.html`.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +28,17 @@ _MOST_THUMBNAILS = 24
 
 
 def content_of(outcome: Outcome, evaluation: Any = None) -> dict[str, Any]:
-    """What was asked, what came out, the evidence, and how it was made."""
-    found, where = outcome.agreement, "held-out calibration data"
+    """Return what was asked, what came out, the evidence, and how it was made."""
+    measured, where = outcome.agreement, "held-out calibration data"
     if evaluation is not None:
-        found = agreement(outcome.original, outcome.model, evaluation, progress=False)
+        measured = agreement(outcome.original, outcome.model, evaluation, progress=False)
         where = "evaluation data"
     return {
         "asked": str(outcome.budget),
         "method": {"name": outcome.method.name, **asdict(outcome.method)},
         "headline": _headline(outcome),
-        "agreement": None if found is None else _agreement(found, where),
-        "flips": [] if found is None else _flips(outcome, found, evaluation),
+        "agreement": None if measured is None else _agreement(measured, where),
+        "flips": [] if measured is None else _flips(outcome, measured, evaluation),
         "spaces": [
             {
                 "name": row.name, "before": row.before, "after": row.after,
@@ -62,53 +65,55 @@ def _headline(outcome: Outcome) -> list[dict[str, Any]]:
         for label, unit in (("FLOPs per example", "flops"), ("Parameters", "parameters"))
     ]
     if outcome.latency is not None:
-        rows.append({"label": "Measured time, relative", "before": 1.0, "after": outcome.latency})
+        rows.append(
+            {"label": "Measured run time, relative", "before": 1.0, "after": outcome.latency}
+        )
     return rows
 
 
-def _agreement(found: Agreement, where: str) -> dict[str, Any]:
+def _agreement(measured: Agreement, where: str) -> dict[str, Any]:
     return {
         "where": where,
-        "share": found.agreement,
-        "interval": found.interval,
-        "decisions": found.decisions,
-        "examples": found.examples,
-        "divergence": found.divergence,
-        "output_error": found.output_error,
-        "accuracy": found.accuracy,
-        "text": str(found),
-        "classes": [asdict(row) for row in found.per_class],
-        "flipped": len(found.flips),
+        "share": measured.agreement,
+        "interval": measured.interval,
+        "decisions": measured.decisions,
+        "examples": measured.examples,
+        "divergence": measured.divergence,
+        "output_error": measured.output_error,
+        "accuracy": measured.accuracy,
+        "text": str(measured),
+        "classes": [asdict(row) for row in measured.per_class],
+        "flipped": len(measured.flips),
     }
 
 
-def _flips(outcome: Outcome, found: Agreement, evaluation: Any) -> list[dict[str, Any]]:
-    """The first decisions that changed, with pictures where the inputs are some."""
-    shown = [flip for flip in found.flips if not flip.position][:_MOST_THUMBNAILS]
-    pictures = _pictures(outcome, {flip.index for flip in shown}, evaluation)
+def _flips(outcome: Outcome, measured: Agreement, evaluation: Any) -> list[dict[str, Any]]:
+    """Return the first decisions that changed, with thumbnails if the inputs are images."""
+    shown = [flip for flip in measured.flips if not flip.position][:_MOST_THUMBNAILS]
+    thumbnails = _thumbnails(outcome, {flip.index for flip in shown}, evaluation)
     return [
         {
             "index": flip.index, "before": flip.before, "after": flip.after,
-            "label": flip.label, "picture": pictures.get(flip.index),
+            "label": flip.label, "picture": thumbnails.get(flip.index),
         }
         for flip in shown
     ]  # fmt: skip
 
 
-def _pictures(outcome: Outcome, wanted: set[int], evaluation: Any) -> dict[int, str]:
-    found: dict[int, str] = {}
+def _thumbnails(outcome: Outcome, wanted: set[int], evaluation: Any) -> dict[int, str]:
+    thumbnails: dict[int, str] = {}
     start = 0
     for example in _examples(outcome, evaluation):
-        if len(found) == len(wanted):
+        if len(thumbnails) == len(wanted):
             break
         images = next(iter(example.tensors()), None)
         if images is None or not _are_images(images):
             return {}
         for index in sorted(wanted):
             if start <= index < start + len(images):
-                found[index] = thumbnail(images[index - start])
+                thumbnails[index] = thumbnail(images[index - start])
         start += len(images)
-    return found
+    return thumbnails
 
 
 def _examples(outcome: Outcome, evaluation: Any) -> Iterator[Example]:
@@ -123,10 +128,10 @@ def _are_images(tensor: Tensor) -> bool:
 
 
 def _curve(outcome: Outcome) -> dict[str, Any]:
-    """The trade-off for the slider: widths and errors come from the nested factorizations."""
-    with_errors = {name: order.errors.clamp(min=0).sqrt() for name, order in outcome.orders.items()}
+    """Return the trade-off for the slider: widths and errors at every point of the curve."""
+    errors = {name: order.errors.clamp(min=0).sqrt() for name, order in outcome.orders.items()}
     points = outcome.curve
-    own = outcome.point
+    flops = outcome.point.flops
     shares = predicted_agreement(outcome, points)
     return {
         "points": [
@@ -136,32 +141,34 @@ def _curve(outcome: Outcome) -> dict[str, Any]:
                 "agreement": share,
                 "widths": [point.widths[row.name] for row in outcome.plan],
                 "errors": [
-                    round(float(with_errors[row.name][point.widths[row.name]]), 5)
+                    round(float(errors[row.name][point.widths[row.name]]), 5)
                     for row in outcome.plan
                 ],
             }
             for point, share in zip(points, shares, strict=True)
         ],
-        "at": min(range(len(points)), key=lambda i: abs(points[i].flops - own.flops)),
+        "at": min(range(len(points)), key=lambda i: abs(points[i].flops - flops)),
     }
 
 
 def predicted_agreement(outcome: Outcome, points: list[Point]) -> list[float | None]:
-    """Agreement along the curve, scaled through the one point where it was measured.
+    """Return predicted agreement along the curve, scaled to pass through the measured point.
 
-    Errors flip the decisions whose margin they exceed, so that the share that flips grows as the
-    size of the error relative to what is left of the signal.
+    An error flips the decisions whose margin it exceeds, so the fraction of flipped decisions is
+    taken to be proportional to the noise-to-signal ratio.
     """
-    found = outcome.agreement
-    if found is None or found.agreement is None or found.decisions == 0:
+    measured = outcome.agreement
+    if measured is None or measured.agreement is None or measured.decisions == 0:
         return [None] * len(points)
     orders = outcome.orders
 
     def noise(widths: Mapping[str, int]) -> float:
-        lost = [float(orders[name].errors[width].clamp(0, 0.999)) for name, width in widths.items()]
-        return math.sqrt(sum(share / (1 - share) for share in lost))
+        errors = [
+            float(orders[name].errors[width].clamp(0, 0.999)) for name, width in widths.items()
+        ]
+        return math.sqrt(sum(share / (1 - share) for share in errors))
 
-    flipped = max(1 - found.agreement, 0.5 / found.decisions)
+    flipped = max(1 - measured.agreement, 0.5 / measured.decisions)
     here = max(noise(outcome.widths), 1e-9)
     return [max(0.0, 1 - flipped * noise(point.widths) / here) for point in points]
 

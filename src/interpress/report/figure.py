@@ -1,4 +1,4 @@
-"""The main figure, for notebooks."""
+"""The trade-off as a Plotly figure, for notebooks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from interpress.report.content import predicted_agreement
 
 
 def figure_of(outcome: Outcome) -> Any:
-    """Predicted agreement against FLOPs, with the result that was measured."""
+    """Return predicted agreement against FLOPs, with the measured result marked."""
     try:
         import plotly.graph_objects as go
     except ImportError as error:
         raise InterpressError(
-            "plot() needs plotly: pip install 'interpress[report]'; report() needs nothing"
+            "plot() needs plotly: pip install 'interpress[report]'; report() works without it"
         ) from error
     points = outcome.curve
     shares = predicted_agreement(outcome, points)
@@ -25,12 +25,16 @@ def figure_of(outcome: Outcome) -> Any:
     figure.add_scatter(
         x=[100 * point.flops for point in points], y=values, name="predicted", mode="lines"
     )
-    own = 100 * float(outcome.agreement or 0) if known else outcome.point.loss
+    measured = 100 * float(outcome.agreement or 0) if known else outcome.point.loss
     figure.add_scatter(
-        x=[100 * outcome.flops], y=[own], name="this result", mode="markers", marker={"size": 12}
+        x=[100 * outcome.flops],
+        y=[measured],
+        name="this result",
+        mode="markers",
+        marker={"size": 12},
     )
     figure.update_layout(
-        title=f"{outcome.method.name}, asked for {outcome.budget}",
+        title=f"{outcome.method}, asked for {outcome.budget}",
         xaxis_title="FLOPs left, %",
         yaxis_title="agreement, %" if known else "predicted loss",
         template="plotly_white",

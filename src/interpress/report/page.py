@@ -1,4 +1,4 @@
-"""The page and the notebook tables: data in, HTML out."""
+"""The page and the notebook tables: plain data in, HTML out."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PLACE = "/*CONTENT*/null"
 
 
 def report_page(outcome: Outcome, evaluation: Any = None) -> str:
-    """One self-contained HTML document."""
+    """Return one self-contained HTML document."""
     return page_of(content_of(outcome, evaluation))
 
 
 def page_of(content: dict[str, Any]) -> str:
-    """The template with its data in place."""
+    """Return the template with its data filled in."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     safe = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     template = _TEMPLATE.read_text(encoding="utf-8")
@@ -30,7 +30,7 @@ def page_of(content: dict[str, Any]) -> str:
 
 
 def html_tables(outcome: Outcome) -> str:
-    """What a notebook shows for a result."""
+    """Return what a notebook shows for a result."""
     rows = [
         (label, f"{a:,}", f"{b:,}", f"{b / a:.1%}")
         for label, a, b in (
@@ -46,14 +46,11 @@ def html_tables(outcome: Outcome) -> str:
             for row in outcome.plan
         ],
     )
-    found = (
-        ""
-        if outcome.agreement is None
-        else f"<p>held-out: {html.escape(str(outcome.agreement))}</p>"
-    )
-    title = html.escape(f"{outcome.method.name}, asked for {outcome.budget}")
+    agreement = "" if outcome.agreement is None else html.escape(str(outcome.agreement))
+    evidence = f"<p>on held-out examples: {agreement}</p>" if agreement else ""
+    title = html.escape(f"{outcome.method}, asked for {outcome.budget}")
     folded = f"<details><summary>{len(outcome.plan)} spaces</summary>{spaces}</details>"
-    return f"<p><b>{title}</b></p>{head}{found}{folded}"
+    return f"<p><b>{title}</b></p>{head}{evidence}{folded}"
 
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -1,4 +1,4 @@
-"""Small pictures of inputs as PNG data addresses."""
+"""Thumbnails of input images as PNG data URLs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import zlib
 
 from torch import Tensor
 
-_SMALLEST, _LARGEST = 48, 96  # pixels
+_SMALLEST, _LARGEST = 48, 96  # pixels of the longer side
 
 
 def thumbnail(image: Tensor) -> str:
-    """An image (channels, height, width) of any range as a small PNG."""
+    """Return an image (channels, height, width) of any value range as a small PNG."""
     image = image.detach().float().cpu().nan_to_num()
     low, high = image.min(), image.max()
     pixels = ((image - low) / (high - low).clamp(min=1e-12) * 255).round().byte()
@@ -24,7 +24,7 @@ def thumbnail(image: Tensor) -> str:
 
 
 def _png(pixels: Tensor) -> bytes:
-    """Bytes (1 or 3, height, width) in the file format."""
+    """Return the PNG file of pixels (1 or 3, height, width)."""
     channels, height, width = pixels.shape
     rows = pixels.permute(1, 2, 0).reshape(height, -1).numpy()
     raw = b"".join(b"\0" + row.tobytes() for row in rows)

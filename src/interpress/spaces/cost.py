@@ -25,7 +25,7 @@ from interpress.spaces.channel_space import ChannelSpace
 from interpress.spaces.dim_sizes import Size, labels_along, length, size_of
 from interpress.spaces.membership import Membership
 
-Term = tuple[int, tuple[Size, ...]]
+CostTerm = tuple[int, tuple[Size, ...]]
 """A part of the cost: a constant factor, and the dims to multiply it by."""
 
 
@@ -133,14 +133,14 @@ class CostModel:
         return shares
 
     @staticmethod
-    def _evaluate(term: Term, shares: Mapping[int, Fraction]) -> int:
+    def _evaluate(term: CostTerm, shares: Mapping[int, Fraction]) -> int:
         result = term[0]
         for size in term[1]:
             result *= length(size, shares)
         return result
 
     @cached_property
-    def _flops(self) -> list[Term]:
+    def _flops(self) -> list[CostTerm]:
         return [
             (factor, tuple(self._size(value, dim) for value, dim in dims))
             for op in self._trace.ops
@@ -148,7 +148,7 @@ class CostModel:
         ]
 
     @cached_property
-    def _weights(self) -> list[Term]:
+    def _weights(self) -> list[CostTerm]:
         parameters = {name for name, _ in self._program.model.named_parameters()}
         weights = self._trace.weights
         return [
@@ -163,7 +163,7 @@ class CostModel:
         return sum(tensor.numel() for name, tensor in parameters if name not in used)
 
     @cached_property
-    def _activations(self) -> list[Term]:
+    def _activations(self) -> list[CostTerm]:
         return [
             (value.itemsize, self._all_sizes(value))
             for op in self._trace.ops
@@ -200,7 +200,7 @@ class Meter:
     It computes in floating point, and evaluates only the terms that a change affects.
     """
 
-    def __init__(self, spaces: Sequence[ChannelSpace], terms: list[Term], fixed: int) -> None:
+    def __init__(self, spaces: Sequence[ChannelSpace], terms: list[CostTerm], fixed: int) -> None:
         self._sizes = {space.name: space.size for space in spaces}
         self._number = {space.name: index for index, space in enumerate(spaces)}
         self._terms = terms
@@ -239,7 +239,7 @@ class Meter:
         return {self._number[name]: width / self._sizes[name] for name, width in widths.items()}
 
     @staticmethod
-    def _value(term: Term, shares: Mapping[int, float]) -> float:
+    def _value(term: CostTerm, shares: Mapping[int, float]) -> float:
         result = float(term[0])
         for size in term[1]:
             dim_length = 0.0

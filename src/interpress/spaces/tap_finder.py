@@ -224,7 +224,7 @@ def _paired(absorption: _Absorption, column_of: dict[int, int]) -> _Reading | No
 
 
 def _behind(value: Value) -> Value:
-    """Return the value from which moves and rescalings with one operand made this one."""
+    """Return the value before all moves and rescalings that led to this one."""
     while value.op is not None and value.op.linear and len(value.op.inputs()) == 1:
         value = value.op.inputs()[0]
     return value

@@ -1,18 +1,16 @@
-"""A small trained network on real digits, and its data."""
+"""A small residual network trained on real digits, and helpers for tests that use it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
-from interpress import Analysis, analyze
-
 
 class DigitNet(nn.Module):
-    """Two convolutions with batch norm, a residual one, and two linear layers."""
+    """Two convolutions with batch norm, one more on a residual branch, and two linear layers."""
 
     def __init__(self, width: int = 24) -> None:
         super().__init__()
@@ -34,21 +32,24 @@ class DigitNet(nn.Module):
 
 @dataclass(frozen=True)
 class Trained:
+    """The trained network and its images; only `train` was seen in training."""
+
     model: DigitNet
     calibration: Tensor
     test: Tensor
     labels: Tensor
+    """Of the test images."""
     train: Tensor
 
     def fresh(self) -> DigitNet:
-        """A copy, so that a test may do with it what it likes."""
+        """Return a copy that a test may change."""
         copy = DigitNet()
         copy.load_state_dict(self.model.state_dict())
         return copy.eval()
 
 
-@pytest.fixture(scope="session")
-def digits() -> Trained:
+def train_digits() -> Trained:
+    """Train for eight epochs on 900 images of the digits of scikit-learn."""
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
@@ -68,6 +69,25 @@ def digits() -> Trained:
     return Trained(model.eval(), images[900:1200], images[1200:], targets[1200:], x)
 
 
-@pytest.fixture(scope="session")
-def analysis(digits: Trained) -> Analysis:
-    return analyze(digits.model, digits.calibration)
+def state_of(model: nn.Module) -> dict[str, Any]:
+    """Return everything about a model that a compression must not change."""
+    tensors = {n: t.clone() for n, t in [*model.named_parameters(), *model.named_buffers()]}
+    return {
+        "tensors": tensors,
+        "grads": {name: p.requires_grad for name, p in model.named_parameters()},
+        "modes": [module.training for module in model.modules()],
+        "hooks": [len(module._forward_pre_hooks) for module in model.modules()],
+        "sizes": [
+            {k: v for k, v in vars(module).items() if isinstance(v, int | tuple)}
+            for module in model.modules()
+        ],
+    }
+
+
+def assert_untouched(model: nn.Module, before: dict[str, Any]) -> None:
+    """Assert that a model is as it was when `state_of` was called."""
+    after = state_of(model)
+    for name, tensor in before["tensors"].items():
+        assert torch.equal(after["tensors"][name], tensor), name
+    parts = ("grads", "modes", "hooks", "sizes")
+    assert {part: after[part] for part in parts} == {part: before[part] for part in parts}

@@ -1,0 +1,37 @@
+"""`CompressOptions`: what only `compress` takes, besides the budget."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="Leave these layers unchanged: a name or a pattern such as 'layer4.*'; repeatable.",
+        rich_help_panel="Layers",
+    ),
+]
+_layers = functools.partial(typer.Option, rich_help_panel="Layers")
+
+
+@dataclass(frozen=True)
+class CompressOptions:
+    """Where to write the result, and limits on the layers."""
+
+    out: Annotated[Path, typer.Option(help="Folder to write.", show_default=False)]
+    force: Annotated[
+        bool, typer.Option("--force", metavar="", help="Replace an earlier result.")
+    ] = False
+    evaluation: Annotated[
+        Path | None,
+        typer.Option(help="More data, prepared like --data, to evaluate on in the report."),
+    ] = None
+    exclude: Exclude = None
+    round_to: Annotated[int, _layers(help="Make widths multiples of this.")] = 1
+    min_width: Annotated[int, _layers(help="Smallest width of a layer.")] = 1

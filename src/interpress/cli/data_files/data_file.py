@@ -1,0 +1,38 @@
+"""`DataFile`: the examples of one file or folder."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from interpress.cli.data_options import DataOptions
+
+LABEL_NAMES = ("label", "labels", "y", "target", "targets")
+"""The names of an array or column that is read as labels."""
+
+
+class DataFile(ABC):
+    """Examples in one file or folder, with labels if there are any."""
+
+    holds_images: ClassVar[bool] = False
+    """Whether `--size`, `--mean`, `--std`, `--preset` and `--gray` apply."""
+    if_empty: ClassVar[str]
+    """What to tell the user if there are no examples."""
+    labels: Tensor | None = None
+    """One label per example, or None if they are unknown."""
+
+    @abstractmethod
+    def __init__(self, options: DataOptions) -> None:
+        """Open `options.path`."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """The number of examples."""
+
+    @abstractmethod
+    def inputs(self, indices: Sequence[int]) -> Any:
+        """Return some examples as one batch of model inputs: a tensor, or a dict of tensors."""

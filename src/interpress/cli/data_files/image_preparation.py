@@ -1,0 +1,67 @@
+"""`ImagePreparation`: from an encoded image to the tensor that a network takes."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interpress.cli.data_options import DataOptions
+from interpress.errors import ArgumentError, DataError
+
+
+class ImagePreparation:
+    """Decodes, resizes, crops and normalizes images."""
+
+    def __init__(self, options: DataOptions) -> None:
+        self.size, self.gray = options.image_size(), options.gray
+        self.mean, self.std = (torch.tensor(values) for values in options.normalization())
+
+    def batch(self, images: list[bytes | Path], names: list[str]) -> Tensor:
+        """Return prepared images (batch, channels, height, width); `names` are for errors."""
+        tensors = [self.prepare(i, name) for i, name in zip(images, names, strict=True)]
+        for tensor, name in zip(tensors, names, strict=True):
+            if tensor.shape != tensors[0].shape:
+                sizes = ["x".join(map(str, t.shape[1:])) for t in (tensors[0], tensor)]
+                raise DataError(
+                    f"{names[0]} has {sizes[0]} pixels and {name} has {sizes[1]}; give --size or "
+                    "--preset to make them equal"
+                )
+        return torch.stack(tensors)
+
+    def prepare(self, image: bytes | Path, name: str) -> Tensor:
+        """Return one prepared image (channels, height, width)."""
+        pillow = _pillow()
+        try:
+            with pillow.open(io.BytesIO(image) if isinstance(image, bytes) else image) as opened:
+                converted = self._resize(opened.convert("L" if self.gray else "RGB"))
+                pixels = np.asarray(converted, dtype=np.float32) / 255
+        except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
+            raise DataError(
+                f"{name} is not a readable image ({error}); remove or repair it"
+            ) from error
+        tensor = torch.from_numpy(pixels)
+        tensor = tensor[None] if self.gray else tensor.permute(2, 0, 1)
+        return (tensor - self.mean[:, None, None]) / self.std[:, None, None]
+
+    def _resize(self, image: Any) -> Any:
+        """Resize the shorter side to `size` and crop the centre."""
+        if self.size is None or image.size == (self.size, self.size):
+            return image
+        scale = self.size / min(image.size)
+        width, height = (max(self.size, round(side * scale)) for side in image.size)
+        image = image.resize((width, height), _pillow().Resampling.BICUBIC)
+        left, top = (width - self.size) // 2, (height - self.size) // 2
+        return image.crop((left, top, left + self.size, top + self.size))
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ArgumentError("images need Pillow: pip install 'interpress[images]'") from error
+    return Image

@@ -1,0 +1,37 @@
+"""The table of data files, by suffix."""
+
+from __future__ import annotations
+
+from interpress.cli.data_files.data_file import DataFile
+from interpress.cli.data_files.image_folder import IMAGE_SUFFIXES, ImageFolder
+from interpress.cli.data_options import DataOptions
+from interpress.errors import DataError, StorageError
+from interpress.registry import Registry
+
+DATA_FILES: Registry[type[DataFile]] = Registry("data file", "interpress.cli.data_files.suffixes")
+data_file = DATA_FILES.register
+_SAME_AS = {"text": "txt"}  # other spellings of a suffix
+
+
+def open_data_file(options: DataOptions) -> DataFile:
+    """Return the examples at `options.path`."""
+    path = options.path
+    if not path.exists():
+        raise StorageError(f"{path} does not exist; give the path of your data")
+    suffix = path.suffix.lower()
+    name = _SAME_AS.get(suffix[1:], suffix[1:])
+    if path.is_dir():
+        kind: type[DataFile] = ImageFolder
+    elif name in DATA_FILES:
+        kind = DATA_FILES[name]
+    elif suffix in IMAGE_SUFFIXES:
+        raise DataError(f"{path} is one image; give a folder of images")
+    else:
+        suffixes = ", ".join(f".{name}" for name in DATA_FILES)
+        raise DataError(f"{path} cannot be read; give a folder of images, or a file: {suffixes}")
+    if not kind.holds_images:
+        options.check_no_image_options()
+    file = kind(options)
+    if file.count == 0:
+        raise DataError(f"{path} holds no examples; {kind.if_empty}")
+    return file
