@@ -1,14 +1,14 @@
-"""Our factorizations against SciPy's, in one run: seconds, error over the SVD bound, size of T.
+"""Compare the factorizations of interpress with SciPy's: time, error and size of T.
 
     python -m benchmarks.linalg                       # CPU, n = 128 ... 4096
     python -m benchmarks.linalg --device cuda         # GPU, n = 1024 ... 16384
     python -m benchmarks.linalg --sizes 128 256       # quick
 
-Writes ``benchmarks/results/linalg-<device>.json`` and ``.md``. Two tasks are timed, each to the
-ordering of all columns plus the interpolation matrix at n/2:
+Results are written to ``benchmarks/results/linalg-<device>.json`` and ``.md``. Two computations are
+timed. Both end with the order of all columns and the interpolation matrix at k = n/2:
 
-- *factor*: from the n x n factor of a tap (what a compression does once per tap): our Gram
-  matrix, and for SciPy the triangular factor of the same rows;
+- *factor*: from the n x n factor of a tap, as a compression does once per tap. interpress starts
+  from the Gram matrix, SciPy from the triangular factor of the same rows.
 - *rows*: from 4n rows of float32 activations in memory. SciPy gets them as float64.
 """
 
@@ -18,7 +18,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,50 +31,47 @@ from rich.progress import Progress
 from torch import Tensor
 
 import interpress
-from benchmarks.experiment import RESULTS, machine
+from benchmarks.experiment import RESULTS, Row
 from benchmarks.matrices import FAMILIES
-from interpress.linalg import (
-    FactorStream,
-    Interpolation,
-    RFactor,
-    column_ordering,
-    order_by_pivoting,
-)
+from benchmarks.provenance import machine_name
+from benchmarks.tables import table
+from interpress.linalg import FactorStream, RFactor, column_ordering, order_by_pivoting
 
 QUALITY_N = 256
-# float64 operations after which a SciPy routine is not started: minutes, not hours
+METHOD_TITLES = {
+    "ours": "interpress",
+    "ours_bounded": "interpress, max_entry=2",
+    "scipy_qr": "SciPy QR",
+    "scipy_interpolative": "interp_decomp",
+}
+# float64 operations above which a SciPy routine is skipped, because it would take hours
 SCIPY_LIMIT = {"qr": 4 * 8192**3, "interpolative": 4 * 4096**3}
+_LONG_RUN = 10.0  # seconds after which a timing is not repeated
 
-Row = dict[str, Any]
 
-
-def seconds(task: Callable[[], object], device: torch.device, repeats: int = 3) -> float:
-    """Best of a few runs; the first one warms up unless it was long."""
+def seconds(work: Callable[[], object], device: torch.device, repeats: int = 3) -> float:
+    """Return the shortest of several run times; the first run is a warm-up unless it is long."""
     best = math.inf
     for _ in range(repeats + 1):
         started = time.perf_counter()
-        task()
+        work()
         if device.type == "cuda":
             torch.cuda.synchronize()
         best = min(best, time.perf_counter() - started)
-        if best > 10:
+        if best > _LONG_RUN:
             break
     return best
 
 
 def activations(n: int, device: torch.device) -> Tensor:
-    """4n rows of a ReLU layer on correlated inputs, float32."""
+    """Return 4n rows of a ReLU layer on correlated inputs, in float32."""
     torch.manual_seed(0)
     inputs = torch.randn(4 * n, n // 4, device=device)
     return (inputs @ torch.randn(n // 4, n, device=device)).relu_()
 
 
-def scipy_id(matrix: np.ndarray[Any, Any], k: int) -> None:
-    R, _ = scipy.linalg.qr(matrix, mode="r", pivoting=True, check_finite=False)
-    scipy.linalg.solve_triangular(R[:k, :k], R[:k, k:], check_finite=False)
-
-
-def time_one(n: int, device: torch.device) -> Row:
+def time_size(n: int, device: torch.device) -> Row:
+    """Return the run times for n columns; None for what was skipped."""
     Z = activations(n, device)
     k = n // 2
     factor = FactorStream(n).add(Z).factor()
@@ -93,9 +90,9 @@ def time_one(n: int, device: torch.device) -> Row:
     host, cpu = Z.cpu().numpy(), torch.device("cpu")
     if 4 * n**3 <= SCIPY_LIMIT["qr"]:
         R = np.asarray(np.linalg.qr(host.astype(np.float64), mode="r"))
-        row["scipy_factor"] = seconds(lambda: scipy_id(R, k), cpu)
+        row["scipy_factor"] = seconds(lambda: _scipy_qr(R, k), cpu)
     if 16 * n**3 <= SCIPY_LIMIT["qr"]:
-        row["scipy_rows"] = seconds(lambda: scipy_id(host.astype(np.float64), k), cpu)
+        row["scipy_rows"] = seconds(lambda: _scipy_qr(host.astype(np.float64), k), cpu)
     if 16 * n**3 <= SCIPY_LIMIT["interpolative"]:
         row["scipy_interpolative_rows"] = seconds(
             lambda: scipy.linalg.interpolative.interp_decomp(host.astype(np.float64), k), cpu, 1
@@ -103,7 +100,13 @@ def time_one(n: int, device: torch.device) -> Row:
     return row
 
 
+def _scipy_qr(matrix: np.ndarray[Any, Any], k: int) -> None:
+    R, _ = scipy.linalg.qr(matrix, mode="r", pivoting=True, check_finite=False)
+    scipy.linalg.solve_triangular(R[:k, :k], R[:k, k:], check_finite=False)
+
+
 def scipy_qr_selection(A: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the kept columns and `T` of SciPy's pivoted QR."""
     R, pivots = scipy.linalg.qr(A.cpu().numpy(), mode="r", pivoting=True)
     T = np.zeros((k, A.shape[1]))
     solved = np.linalg.lstsq(R[:k, :k], R[:k, k:], rcond=None)[0]
@@ -112,113 +115,128 @@ def scipy_qr_selection(A: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def scipy_interpolative_selection(A: Tensor, k: int) -> tuple[Tensor, Tensor] | None:
+    """Return the kept columns and `T` of SciPy's `interp_decomp`."""
     if k > min(A.shape):
-        return None  # it takes such a k and writes outside of its arrays
+        return None  # interp_decomp accepts such a k and then writes outside of its arrays
     index, projection = scipy.linalg.interpolative.interp_decomp(A.cpu().numpy(), k, rand=False)
     T = np.zeros((k, A.shape[1]))
     T[:, index] = np.hstack([np.eye(k), projection])
     return torch.from_numpy(index[:k].astype(np.int64)).to(A.device), torch.from_numpy(T).to(A)
 
 
-def ours_selection(found: Interpolation) -> tuple[Tensor, Tensor]:
-    return found.kept, found.T
+def approximation_errors(A: Tensor, k: int, kept: Tensor, T: Tensor) -> Row:
+    """Return the errors of `A ~= A[:, kept] @ T`, computed from the matrix itself.
 
-
-def judge(A: Tensor, k: int, kept: Tensor, T: Tensor) -> Row:
-    """Measured on the matrix itself, not taken from anybody's report."""
+    `spectral` and `frobenius` are relative to the best rank-k approximation, `relative` to the norm
+    of A.
+    """
     error = A - A[:, kept] @ T
-    beyond = torch.linalg.svdvals(A)[k:]
-    size = float(torch.linalg.matrix_norm(A))
-    if float(torch.linalg.vector_norm(beyond)) <= 1e-12 * size:
-        spectral = frobenius = None  # exact to rounding: there is no bound to compare with
+    tail = torch.linalg.svdvals(A)[k:]
+    norm = float(torch.linalg.matrix_norm(A))
+    if float(torch.linalg.vector_norm(tail)) <= 1e-12 * norm:
+        spectral = frobenius = None  # the best error is rounding, so a ratio has no meaning
     else:
-        spectral = float(torch.linalg.matrix_norm(error, 2) / beyond[0])
-        frobenius = float(torch.linalg.matrix_norm(error) / torch.linalg.vector_norm(beyond))
+        spectral = float(torch.linalg.matrix_norm(error, 2) / tail[0])
+        frobenius = float(torch.linalg.matrix_norm(error) / torch.linalg.vector_norm(tail))
     return {
         "spectral": spectral,
         "frobenius": frobenius,
-        "relative": float(torch.linalg.matrix_norm(error)) / size,
+        "relative": float(torch.linalg.matrix_norm(error)) / norm,
         "max_T": float(T.abs().max()),
     }
 
 
-def quality_one(name: str, n: int, device: torch.device) -> Row:
+def family_errors(name: str, n: int, device: torch.device) -> Row:
+    """Return the errors of every method on one family of matrices."""
     A = FAMILIES[name](n, 0).to(device)
     k = n // 2
     ordering = column_ordering(A)
+    plain, bounded = ordering.at_rank(k), ordering.at_rank(k, max_entry=2.0)
     selections = {
-        "ours": ours_selection(ordering.at_rank(k)),
-        "ours_bounded": ours_selection(ordering.at_rank(k, max_entry=2.0)),
+        "ours": (plain.kept, plain.T),
+        "ours_bounded": (bounded.kept, bounded.T),
         "scipy_qr": scipy_qr_selection(A, k),
         "scipy_interpolative": scipy_interpolative_selection(A, k),
     }
-    judged = {
-        method: None if selection is None else judge(A, k, *selection)
+    errors = {
+        method: None if selection is None else approximation_errors(A, k, *selection)
         for method, selection in selections.items()
     }
-    return {"family": name, "n": n, "k": k, **judged}
-
-
-def number(value: float | None, form: str = ".3f") -> str:
-    return "-" if value is None else format(value, form)
-
-
-def ratio(theirs: float | None, ours: float) -> str:
-    return "-" if theirs is None else f"{theirs / ours:.1f}x"
+    return {"family": name, "n": n, "k": k, **errors}
 
 
 def markdown(report: Row) -> str:
-    lines = [
+    """Return the tables of times and errors."""
+    return "\n".join([
         f"# Linear algebra on {report['machine']}",
         "",
-        f"`{report['command']}`, {report['date']}, torch {report['torch']}, "
-        f"SciPy {report['scipy']}, {report['threads']} CPU threads.",
+        f"`{report['command']}`, {report['date']}, interpress {report['interpress']}, torch "
+        f"{report['torch']}, SciPy {report['scipy']}, {report['threads']} CPU threads.",
         "",
-        "Seconds to the ordering of all columns plus T at n/2 (best of several); SciPy runs on the "
-        "CPU of the same machine.",
-        "",
-        "| n | factor: ours | SciPy QR | faster | rows: ours | SciPy QR | faster | interp_decomp |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in report["times"]:
-        lines.append(
-            f"| {row['n']} | {row['ours_factor']:.4f} | {number(row['scipy_factor'])} "
-            f"| {ratio(row['scipy_factor'], row['ours_factor'])} | {row['ours_rows']:.4f} "
-            f"| {number(row['scipy_rows'])} | {ratio(row['scipy_rows'], row['ours_rows'])} "
-            f"| {number(row['scipy_interpolative_rows'])} |"
-        )
-    lines += [
-        "",
-        f"Error over the SVD bound at k = n/2, n = {QUALITY_N} (spectral / Frobenius), max |T|. "
-        "`exact`: the matrix has rank k or less, the error is rounding. `not run`: k exceeds the "
-        "number of rows, for which `interp_decomp` corrupts memory.",
-        "",
-        "| family | ours | max T | T <= 2 | max T | SciPy QR | max T | interp_decomp | max T |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in report["quality"]:
+        _times_table(report["times"]),
+        _errors_table(report["quality"]),
+    ])  # fmt: skip
+
+
+def _times_table(rows: list[Row]) -> str:
+    caption = (
+        "Seconds until the order of all columns and `T` at k = n/2 are computed, shortest of "
+        "several runs; a ratio is SciPy's time divided by that of interpress. SciPy runs on the "
+        "CPU of the same machine."
+    )
+    header = ["n"]
+    for start in ("factor", "rows"):
+        header += [f"{start}: interpress, s", f"{start}: SciPy QR, s", f"{start}: ratio"]
+    header.append("rows: interp_decomp, s")
+    lines = []
+    for row in rows:
+        cells = [str(row["n"])]
+        for start in ("factor", "rows"):
+            ours, scipys = row[f"ours_{start}"], row[f"scipy_{start}"]
+            ratio = "-" if scipys is None else f"{scipys / ours:.1f}"
+            cells += [f"{ours:.4f}", _number(scipys), ratio]
+        lines.append([*cells, _number(row["scipy_interpolative_rows"])])
+    return f"{caption}\n\n" + table(header, lines)
+
+
+def _errors_table(rows: list[Row]) -> str:
+    caption = (
+        f"Errors at k = n/2 for n = {QUALITY_N}, relative to the best rank-k approximation "
+        "(spectral / Frobenius norm), and the largest entry of `T`. `exact`: the rank of the "
+        "matrix is at most k, and the error, relative to the norm of the matrix, is rounding. "
+        "`not run`: k exceeds the number of rows, for which `interp_decomp` corrupts memory."
+    )
+    header = ["family"]
+    for title in METHOD_TITLES.values():
+        header += [f"{title}: error", "max T"]
+    lines = []
+    for row in rows:
         cells = [row["family"].replace("_", " ")]
-        for method in ("ours", "ours_bounded", "scipy_qr", "scipy_interpolative"):
-            judged = row[method]
-            if judged is None:
-                cells += ["not run", "-"]
-                continue
-            exact = judged["spectral"] is None
-            error = f"{number(judged['spectral'])} / {number(judged['frobenius'])}"
-            cells += [
-                f"exact ({judged['relative']:.0e})" if exact else error,
-                f"{judged['max_T']:.3g}",
-            ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        for method in METHOD_TITLES:
+            cells += _error_cells(row[method])
+        lines.append(cells)
+    return f"{caption}\n\n" + table(header, lines)
 
 
-def run(sizes: Iterable[int], device: torch.device, command: str, console: Console) -> Row:
-    sizes = list(sizes)
+def _error_cells(errors: Row | None) -> list[str]:
+    if errors is None:
+        return ["not run", "-"]
+    error = f"{_number(errors['spectral'])} / {_number(errors['frobenius'])}"
+    if errors["spectral"] is None:
+        error = f"exact ({errors['relative']:.0e})"
+    return [error, f"{errors['max_T']:.3g}"]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def run(sizes: list[int], device: torch.device, console: Console) -> Row:
+    """Return the report of all sizes and all families."""
     report: Row = {
-        "command": command,
+        "command": f"python -m benchmarks.linalg --device {device.type}",
         "date": time.strftime("%Y-%m-%d"),
-        "machine": machine(device),
+        "machine": machine_name(device),
         "torch": torch.__version__,
         "scipy": scipy.__version__,
         "interpress": interpress.__version__,
@@ -230,27 +248,27 @@ def run(sizes: Iterable[int], device: torch.device, command: str, console: Conso
         task = progress.add_task("timing", total=sum(n**3 for n in sizes))
         for n in sizes:
             progress.update(task, description=f"timing n = {n}")
-            report["times"].append(time_one(n, device))
+            report["times"].append(time_size(n, device))
             progress.advance(task, n**3)
-        task = progress.add_task("quality", total=len(FAMILIES))
+        task = progress.add_task("errors", total=len(FAMILIES))
         for name in FAMILIES:
-            report["quality"].append(quality_one(name, QUALITY_N, device))
+            report["quality"].append(family_errors(name, QUALITY_N, device))
             progress.advance(task)
     return report
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--sizes", type=int, nargs="+")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    """Run all sizes and families on one device, and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--device", default="cpu", help="device to run on (default: cpu)")
+    parser.add_argument("--sizes", type=int, nargs="+", help="numbers of columns to time")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     options = parser.parse_args(arguments)
     device = torch.device(options.device)
     default = [128, 256, 512, 1024, 2048, 4096]
     sizes = options.sizes or (default if device.type == "cpu" else [1024, 2048, 4096, 8192, 16384])
     console = Console()
-    command = f"python -m benchmarks.linalg --device {device.type}"
-    report = run(sizes, device, command, console)
+    report = run(sizes, device, console)
     options.out.mkdir(parents=True, exist_ok=True)
     stem = options.out / f"linalg-{device.type}"
     stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")

@@ -1,8 +1,8 @@
 """Low-rank factorization: one convolution or linear layer becomes two thinner ones.
 
-A layer `W` (outputs x inputs, with the kernel positions among the inputs) becomes `A @ B`. `B` keeps
-the kernel and has r outputs; `A` is a 1 x 1 convolution, or a linear layer, after it. There are
-three ways to choose the factors and the ranks:
+A layer `W` (outputs x inputs, with the kernel positions among the inputs) becomes `A @ B`. `B`
+keeps the kernel and has r outputs; `A` is a 1 x 1 convolution, or a linear layer, after it. There
+are three ways to choose the factors and the ranks:
 
 - `svd` (Denton et al., NeurIPS 2014): `A @ B` is the best approximation of the weights. Every layer
   keeps the same fraction of its full rank.

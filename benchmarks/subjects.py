@@ -69,7 +69,7 @@ class Subject:
     def analyze(
         self, calibration: Tensor, *, seed: int = 0, interiors: bool = False, patches: bool = True
     ) -> interpress.Analysis:
-        """Analyze the network; with `interiors` only the interiors of residual blocks can shrink."""
+        """Analyze the network; with `interiors` only interiors of residual blocks can shrink."""
         return interpress.analyze(
             self.model,
             calibration,
@@ -94,7 +94,7 @@ class Subject:
         return interpress.agreement(self.model, smaller, self._batches, progress=False)
 
     def score(self, smaller: nn.Module, testing: Images) -> Row:
-        """Return a smaller network's fraction of the FLOPs, and agreement and accuracy in percent."""
+        """Return the fraction of FLOPs kept, and agreement and accuracy in percent."""
         comparison = self.compare(smaller, testing)
         assert comparison.accuracy is not None
         assert comparison.agreement is not None

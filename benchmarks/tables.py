@@ -16,9 +16,10 @@ def network_title(name: str) -> str:
     return _NETWORK_TITLES.get(name, name)
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a Markdown table; the first column is left-aligned, the others right-aligned."""
-    lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, text_columns: int = 1) -> str:
+    """Return a Markdown table; columns after the first `text_columns` are right-aligned."""
+    alignment = "|" + "---|" * text_columns + "---:|" * (len(header) - text_columns)
+    lines = ["| " + " | ".join(header) + " |", alignment]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 

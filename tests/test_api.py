@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from interpress.data.sources import BATCH
-from interpress.evaluation.tally import Tally
-from interpress.method import METHODS
 from tests.compress.conftest import DigitNet, Trained
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -21,8 +18,11 @@ import interpress
 from interpress import Analysis, ArgumentError, DataError, MemorizedWarning, agreement, compress
 from interpress.calibration.calibrate import calibrate
 from interpress.data.calibration_set import CalibrationSet
+from interpress.data.sources import BATCH
 from interpress.evaluation.output_meaning import OutputMeaning
+from interpress.evaluation.tally import Tally
 from interpress.graph.example import Example
+from interpress.method import METHODS
 from interpress.network.build import loss_of
 from interpress.spaces.batching import examples_per_batch
 from interpress.surgery.interpolations import interpolations
@@ -133,7 +133,7 @@ def test_parameters_and_width(analysis: Analysis, kind: str, value: float) -> No
 
 
 def test_error_is_certified_at_every_tap(digits: Trained, analysis: Analysis) -> None:
-    from interpress.surgery.projection_identity import measure
+    from interpress.surgery.projection_identity import measure_taps
 
     result = analysis.compress(error=0.15)
     assert not result.method.refit
@@ -141,7 +141,7 @@ def test_error_is_certified_at_every_tap(digits: Trained, analysis: Analysis) ->
     assert all(row.error <= 0.15 for row in result.plan)
     cut = result.built.cut
     fit = torch.cat([e.args[0] for e in analysis._knowledge.data().batches("fit")])
-    for tap, Z in measure(analysis.spaces, fit, list(cut.T)).items():
+    for tap, Z in measure_taps(analysis.spaces, fit, list(cut.T)).items():
         Z, T = Z.double(), cut.T[tap].double()
         left = Z - Z[:, cut.columns(analysis.spaces.taps[tap])] @ T
         assert torch.linalg.matrix_norm(left, 2) <= 0.152 * torch.linalg.matrix_norm(Z, 2)

@@ -105,7 +105,7 @@ def _add_torch_pruning(subject: Subject, calibration: Tensor, add: AddRow) -> No
 
 
 def _writes_residual_stream(name: str, module: nn.Module) -> bool:
-    """Return whether a module is a convolution of ResNet-56 whose output joins a residual stream."""
+    """Return whether a module is a convolution of ResNet-56 that writes to a residual stream."""
     return isinstance(module, nn.Conv2d) and not name.endswith(".conv1")
 
 
@@ -155,7 +155,7 @@ def margins(report: Report) -> str:
             ])  # fmt: skip
     header = ["network", "compared with the best", "margin, points", "interval above 0"]
     caption = "**Margins**: agreement of `preserve` minus that of another method, same seed"
-    return f"{caption}\n\n" + table(header, lines)
+    return f"{caption}\n\n" + table(header, lines, text_columns=2)
 
 
 def leads(report: Report, network: str, rows: list[Row]) -> list[float]:

@@ -1,10 +1,10 @@
 """The paper's illustrative example: an overparametrized network on the unit circle.
 
-Inputs are points of the unit circle. The target is +1 on the positive side of one random vector,
-and -1 is added on the positive side of another. A hidden layer of 5,000 neurons is trained; 12
-neurons can represent what it learned. ID keeps neurons that span the others. Magnitude pruning keeps
-the largest ones, and many of those are duplicates. Training stops at the paper's loss: more training
-makes the steps of the function steeper, and those need more neurons.
+The inputs are points of the unit circle. The target is the sum of +1 on the positive side of one
+random vector and -1 on the positive side of another. A hidden layer of 5,000 neurons is trained; 12
+neurons can represent what it learned. ID keeps neurons that span the others. Magnitude pruning
+keeps the largest ones, and many of those are duplicates. Training stops at the paper's loss: more
+training makes the steps of the function steeper, and those need more neurons.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _loss(model: nn.Module, inputs: Tensor, values: Tensor) -> float:
 
 
 def _plot_data(model: OneHiddenLayer, points: Tensor) -> Row:
-    """Return the function, and per neuron its input weights, scaled by its output weight, and bias."""
+    """Return the function and the neurons: input weights times output weight, and bias."""
     with torch.no_grad():
         values = model(points)[_PLOTTED_POINTS, 0]
         scale = model.last.weight[0].abs()

@@ -92,7 +92,7 @@ def tables(report: Report) -> str:
             share = f"{sum(shares) / len(shares):.2f}" if shares else ""
             lines.append([stage_title(first), share, *cells])
         header = ["first stage", "FLOPs after it, fraction", "no second stage", *KINDS]
-        caption = f"**{network_title(network)}** at half of the FLOPs: agreement in percent, by second stage"
+        caption = f"**{network_title(network)}**: agreement in percent, by first and second stage"
         parts.append(f"{caption}\n\n" + table(header, lines))
     return "\n".join([*parts, gains(report)])
 
@@ -111,7 +111,7 @@ def gains(report: Report) -> str:
             ])  # fmt: skip
     header = ["network", "combination", "gain, points", "interval above 0"]
     caption = "**Gains**: agreement of a combination minus that of the better stage alone"
-    return f"{caption}\n\n" + table(header, lines)
+    return f"{caption}\n\n" + table(header, lines, text_columns=2)
 
 
 def combinations(report: Report, network: str) -> list[tuple[str, str]]:

@@ -134,7 +134,7 @@ def tables(report: Report) -> str:
             ])  # fmt: skip
     header = ["network", "start", "trained on", "before", "after", "best agreement (epoch)",
               "paper, after"]  # fmt: skip
-    return "Agreement / accuracy in percent\n\n" + table(header, lines)
+    return "Agreement / accuracy in percent\n\n" + table(header, lines, text_columns=3)
 
 
 def start_title(start: str) -> str:

@@ -129,4 +129,4 @@ def tables(report: Report) -> str:
     header = ["network", "method", "requested FLOPs", "FLOPs", "agreement", "top-1 accuracy",
               "of the original", "in the paper"]  # fmt: skip
     caption = "FLOPs as fractions of the original; agreement and top-1 accuracy in percent"
-    return f"{caption}\n\n" + table(header, lines)
+    return f"{caption}\n\n" + table(header, lines, text_columns=2)

@@ -111,7 +111,9 @@ def tables(report: Report) -> str:
             lines.append([network_title(network), method, f"{row['flops']:.2f}", *cells])
     header = ["network", "method", "FLOPs, fraction", "float32", "float32 size, MB", "int8",
               "int8 size, MB"]  # fmt: skip
-    return "Agreement / accuracy in percent, and size of the weights\n\n" + table(header, lines)
+    return "Agreement / accuracy in percent, and size of the weights\n\n" + table(
+        header, lines, text_columns=2
+    )
 
 
 def draw(report: Report, folder: Path) -> None:

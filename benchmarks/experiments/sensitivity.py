@@ -96,7 +96,7 @@ def _sizes_table(report: Report) -> str:
             lines.append([network_title(network), method, *cells])
     caption = "**Size of the calibration set**: agreement in percent at half of the FLOPs"
     header = ["network", "method", *(f"{size} images" for size in sizes)]
-    return f"{caption}\n\n" + table(header, lines)
+    return f"{caption}\n\n" + table(header, lines, text_columns=2)
 
 
 def _size_cell(rows: list[Row]) -> str:

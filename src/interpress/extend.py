@@ -45,8 +45,7 @@ from interpress.selection.profile import Profile
 from interpress.selection.ranking import Ranking, ranked
 from interpress.selection.registry import SELECTIONS, selection
 from interpress.surgery.cut import Cut
-from interpress.surgery.projection_identity import measure as measure_taps
-from interpress.surgery.projection_identity import prove
+from interpress.surgery.projection_identity import measure_taps, prove
 
 __all__ = [
     "ALLOCATIONS",

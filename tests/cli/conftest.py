@@ -1,4 +1,4 @@
-"""A user's folder: a file that builds a network, its weights, and data of every kind."""
+"""A user's folder: a file that builds a network, its weights, and data files of every kind."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def small(classes=4, channels=3):
 def broken():
     raise RuntimeError("no such thing")
 
-def leaves():
+def exits():
     raise SystemExit(0)
 
-def talks():
+def prints():
     print("hello")
     return small()
 
@@ -72,7 +72,7 @@ def picture(seed: int, size: int = 8) -> bytes:
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Everything a user may have."""
+    """Return a folder with everything that the commands read."""
     folder = tmp_path_factory.mktemp("home")
     (folder / "nets.py").write_text(NETS)
     model = small()
@@ -104,7 +104,7 @@ def _parquet(path: Path) -> None:
 
 
 class Shell:
-    """Runs commands in one folder."""
+    """Runs commands and keeps what they print."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys

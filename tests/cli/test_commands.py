@@ -71,11 +71,47 @@ def test_gray_images_and_model_arguments(shell: Shell) -> None:
     )
 
 
-@pytest.mark.parametrize("weights", ["w.pt", "nested.pt"])
-def test_weights_of_other_kinds(shell: Shell, weights: str) -> None:
+def test_evaluate_compares_with_another_network(shell: Shell) -> None:
     command = ("evaluate", *MODEL, "--data", "x.npy", "--other", "nets.py:small")
-    assert shell(*command, "--other-weights", weights) == 0
+    assert shell(*command, "--other-weights", "w.pt") == 0
     assert shell.out.startswith("100.00% of 120 decisions")
+    assert shell("evaluate", *MODEL, "--data", "x.npy", "--compressed", "a", "--other", "b") == 2
+    assert "one of --compressed FOLDER and --other MODEL" in shell.err
+
+
+def _written_method(shell: Shell, *options: str) -> dict[str, object]:
+    command = ("compress", *MODEL, "--data", "x.npy", "--out", "out", "--force", *options)
+    assert shell(*command) == 0, shell.err
+    return json.loads(Path("out/plan.json").read_text())["method"]  # type: ignore[no-any-return]
+
+
+def test_compress_changes_parts_of_a_method(shell: Shell) -> None:
+    method = _written_method(
+        shell, "--flops", "0.5", "--selection", "l1", "--allocation", "constant", "--no-refit"
+    )
+    assert (method["selection"], method["allocation"]) == ("l1", "constant")
+    assert method["refit"] is False
+    method = _written_method(shell, "--flops", "0.5", "--method", "iterative-id", "--refit")
+    assert (method["selection"], method["allocation"]) == ("pivoting", "iterative")
+    assert method["refit"] is True
+
+
+def test_an_error_budget_turns_the_refit_off_unless_asked(shell: Shell) -> None:
+    assert _written_method(shell, "--error", "0.5")["refit"] is False
+    assert _written_method(shell, "--error", "0.5", "--selection", "l2")["refit"] is False
+    assert _written_method(shell, "--error", "0.5", "--refit")["refit"] is True
+
+
+def test_exclude_and_limits_reach_the_library(shell: Shell) -> None:
+    command = ("compress", *MODEL, "--data", "x.npy", "--flops", "0.6", "--out", "out", "--json")
+    assert shell(*command, "--exclude", "0", "--round-to", "4", "--min-width", "8") == 0
+    widths = json.loads(shell.out)["widths"]
+    assert all(width % 4 == 0 and width >= 8 for width in widths.values())
+    model, data = small().eval(), torch.from_numpy(np.load("x.npy")).split(100)
+    result = interpress.compress(
+        model, list(data), flops=0.6, exclude=["0"], round_to=4, min_width=8
+    )
+    assert widths == dict(result.widths)
 
 
 def test_curve_predicts_and_measures(shell: Shell) -> None:
@@ -89,14 +125,24 @@ def test_curve_predicts_and_measures(shell: Shell) -> None:
     assert "predicted loss" in shell.out
 
 
+def test_curve_takes_parts_of_a_method(shell: Shell) -> None:
+    command = ("curve", *MODEL, "--data", "x.npy", "--points", "3", "--json")
+    assert shell(*command, "--method", "constant-id") == 0
+    constant = json.loads(shell.out)
+    assert constant["method"] == "constant-id"
+    parts = ("--selection", "pivoting", "--allocation", "constant")
+    assert shell(*command, *parts) == 0
+    assert json.loads(shell.out)["points"] == constant["points"]
+
+
 def test_what_a_model_prints_stays_out_of_json(shell: Shell) -> None:
-    assert shell("curve", "nets.py:talks", "--data", "x.npy", "--points", "2", "--json") == 0
+    assert shell("curve", "nets.py:prints", "--data", "x.npy", "--points", "2", "--json") == 0
     assert json.loads(shell.out)["points"]
     assert "hello" in shell.err
     assert "no --weights" in shell.err
 
 
-def test_the_demo_speaks_to_machines(shell: Shell) -> None:
+def test_demo_prints_json(shell: Shell) -> None:
     assert shell("demo", "--out", "first", "--json") == 0
     found = json.loads(shell.out)
     rows = {row["network"]: row for row in found["networks"]}
@@ -119,10 +165,14 @@ def test_an_interrupt_leaves_nothing(shell: Shell, monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     before = sorted(path.name for path in Path().iterdir())
-    for place in ("interpress.archive._replace", "interpress.refit.refit", "interpress.data.take"):
+    functions = (
+        "interpress.data.calibration_set.take",
+        "interpress.network.build.refit",
+        "interpress.storage.result_folder._move_into_place",
+    )
+    for function in functions:
         with monkeypatch.context() as patched:
-            patched.setattr(place, interrupted)
-            patched.setattr("interpress.build.refit", interrupted)
+            patched.setattr(function, interrupted)
             status = shell("compress", *MODEL, "--data", "x.npy", "--flops", "0.5", "--out", "out")
         assert status == 130
         assert shell.err.strip() == "error: interrupted; nothing was written"
@@ -152,12 +202,3 @@ def test_a_hugging_face_folder_and_text(shell: Shell) -> None:
     assert shell(*command, "--out", "out") == 0, shell.err
     again = ("evaluate", "bert", "--data", "lines.txt", "--length", "12", "--compressed", "out")
     assert shell(*again) == 0, shell.err
-
-
-@pytest.mark.parametrize("command", ["inspect", "compress", "evaluate", "curve", "demo"])
-def test_help_shows_an_example(shell: Shell, command: str) -> None:
-    assert shell(command, "--help") == 0
-    assert f"interpress {command}" in " ".join(shell.out.split())
-    assert "Example:" in shell.out
-    assert shell("--version") == 0
-    assert shell.out.strip() == interpress.__version__

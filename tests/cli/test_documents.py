@@ -1,4 +1,4 @@
-"""The whole task of docs/cli.md, word for word, on a small slice."""
+"""The commands of docs/cli.md run word for word, on part of the data."""
 
 import shlex
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_the_documented_commands_run(
     if real:
         Path(trained.name).symlink_to(trained)
         parquet.write_table(parquet.read_table(images).slice(0, 700), "test.parquet")
-    else:  # the same task with a network that knows nothing
+    else:  # the same commands with an untrained network
         namespace: dict[str, type[torch.nn.Module]] = {}
         exec(Path("nets.py").read_text(), namespace)
         state = namespace["VGG16"]().state_dict()

@@ -304,3 +304,43 @@ def test_operators_run_in_their_autocast_region() -> None:
     )
     assert torch.equal(output, model(BATCH))
     assert dtypes[node_of(program, "aten.linear").name] == torch.bfloat16
+
+
+class _ViewThenWrite(nn.Module):
+    """A view is taken before its base is overwritten, and read afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        flat = h.view(-1, 6)
+        h.mul_(2)
+        return self.second(flat)
+
+
+def test_values_written_through_a_view_are_repeated_as_a_whole() -> None:
+    model, x = _ViewThenWrite(), torch.randn(3, 4)
+    program = capture(model, x)
+    assert program.writes_through_views
+    executor = Executor(program)
+    recorded = executor.record(x)
+    (last,) = [n for n in program.operators() if "linear" in str(n.target)][1:]
+    seen: list[Tensor] = []
+
+    def before(node: fx.Node, args: Any, kwargs: Any) -> Any:
+        if node is last:
+            seen.append(args[0].clone())
+        return args, kwargs
+
+    for _ in range(2):  # the record stays as it was
+        frame = executor.rerun(recorded, [last], before)
+        (output,) = program.output_nodes()
+        torch.testing.assert_close(frame[output], model(x))
+    torch.testing.assert_close(seen[0], 2 * model.first(x))
+
+
+def test_a_write_that_nothing_else_reads_is_no_hazard() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 3))
+    assert not capture(model, torch.randn(3, 4)).writes_through_views

@@ -12,14 +12,14 @@ def test_fresh_labels_are_never_used_twice() -> None:
     labels = torch.cat([trace.fresh(3), trace.fresh(2)])
     assert labels.tolist() == [1, 2, 3, 4, 5]
     assert FIXED not in labels
-    assert [la.labels.shape for la in trace.fresh_layers((2, 1, 3))] == [(2, 1, 1), (1, 1, 3)]
+    assert [la.labels.shape for la in trace.fresh_labellings((2, 1, 3))] == [(2, 1, 1), (1, 1, 3)]
     assert trace.size == 11
 
 
 def test_unite_pairs_labels_and_freezes_those_that_meet_fixed() -> None:
     trace = an_op().trace
     trace.unite(torch.tensor([[1], [2]]), torch.tensor([[1, 3], [FIXED, 4]]), "reason")
-    ((a, b),) = trace.same
+    ((a, b),) = trace.united
     assert (a.tolist(), b.tolist()) == ([1, 2], [3, 4])
     ((labels, reason),) = trace.frozen
     assert (labels.tolist(), reason) == ([2], "reason")
@@ -33,9 +33,9 @@ def test_freeze_ignores_fixed_labels() -> None:
 
 def test_an_operator_knows_its_name_and_its_inputs() -> None:
     op = an_op()
-    assert (op.family, op.where) == ("aten.relu", "aten.relu")
+    assert (op.family, op.location) == ("aten.relu", "aten.relu")
     op.node.meta["nn_module_stack"] = {"": ("", None), "body": ("body.0", None)}
-    assert op.where == "aten.relu at body.0"
+    assert op.location == "aten.relu at body.0"
     x, y = Value((2,)), Value((3,))
     nested = Op(op.node, {"tensors": [x, y], "dim": 1}, op.trace)
     assert nested.inputs() == [x, y]

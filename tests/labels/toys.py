@@ -38,6 +38,6 @@ def same(op: Op) -> set[tuple[int, int]]:
     """All pairs of labels that were united, the smaller first."""
     return {
         (min(pair), max(pair))
-        for a, b in op.trace.same
+        for a, b in op.trace.united
         for pair in zip(a.tolist(), b.tolist(), strict=True)
     }

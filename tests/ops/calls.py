@@ -82,7 +82,7 @@ class Followed:
             return leaf
         labelled = leaf.is_floating_point() or leaf.dtype == torch.bool
         shape = tuple(leaf.shape)
-        labellings = self.trace.fresh_layers(shape) if labelled else ()
+        labellings = self.trace.fresh_labellings(shape) if labelled else ()
         if "conv" in self.call.family and not self.values:
             labellings = tuple(la for la in labellings if la.support != (0,))
         name = f"weight{len(self.values)}" if self.values else None  # the first is an activation
@@ -99,7 +99,7 @@ class Followed:
         changed = True
         while changed:
             changed = False
-            for a, b in self.trace.same:
+            for a, b in self.trace.united:
                 for one, other in zip(a.tolist(), b.tolist(), strict=True):
                     smallest = min(channel[one], channel[other])
                     changed |= channel[one] != channel[other]

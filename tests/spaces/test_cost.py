@@ -53,7 +53,7 @@ def test_a_doubled_example_is_counted_once() -> None:
 def test_memory_of_a_run() -> None:
     spaces = find_spaces(mlp(), torch.randn(3, 4))
     assert spaces.cost.largest_activation() == 4 * 3 * 8
-    assert spaces.cost.most_held() == 4 * 3 * (8 + 8)
+    assert spaces.cost.peak_bytes() == 4 * 3 * (8 + 8)
 
 
 def test_the_meter_agrees_with_the_cost() -> None:
@@ -66,6 +66,6 @@ def test_the_meter_agrees_with_the_cost() -> None:
         narrower = flops.total(widths) - flops.total({**widths, "0": 1})
         assert flops.saved(widths, "0", 1) == pytest.approx(narrower)
     # the first layer reads 4 inputs, the second reads the space and makes 2 channels
-    assert flops.touching({"0": 5}, "0") == 2 * 3 * (4 * 5 + 5 * 2)
+    assert flops.dependent_cost({"0": 5}, "0") == 2 * 3 * (4 * 5 + 5 * 2)
     assert flops.neighbours("0") == {"0", "2"}
     assert flops.neighbours("2") == {"0", "2", "4"}

@@ -48,7 +48,7 @@ def test_flattened_positions_are_repeats_of_a_column() -> None:
     (tap,) = (spaces.taps[name] for name in spaces["0"].taps)
     (site,), (absorber,) = tap.sites, tap.absorbers
     assert tap.size == 4
-    assert site.places.tolist() == [[6 * c + r for c in range(4)] for r in range(6)]
+    assert site.positions.tolist() == [[6 * c + r for c in range(4)] for r in range(6)]
     assert absorber.column.tolist() == [i // 6 for i in range(24)]
     assert absorber.repeat.tolist() == [i % 6 for i in range(24)]
 

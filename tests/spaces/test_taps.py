@@ -13,7 +13,7 @@ from interpress.graph.capture import capture
 from interpress.spaces.from_program import spaces_of
 from interpress.spaces.taps import Tap
 from interpress.surgery.cut import Cut
-from interpress.surgery.projection_identity import measure, prove
+from interpress.surgery.projection_identity import measure_taps, prove
 from interpress.surgery.shrink import shrink
 
 
@@ -91,7 +91,7 @@ def test_heads_merged_with_the_batch(batch: int) -> None:
     torch.manual_seed(0)
     spaces = shrinks_every_way(MergedHeads(), torch.randn(batch, 5, 12))
     assert shrinkable_names(spaces) == {"k", "v", "k:heads"}
-    Z = measure(spaces, torch.randn(7, 5, 12).double())
+    Z = measure_taps(spaces, torch.randn(7, 5, 12).double())
     assert {len(matrix) for matrix in Z.values()} == {35}
     kept = {name: halved(spaces[name], seed=1) for name in ("k", "v", "k:heads")}
     T = random_interpolations(Cut(spaces, kept))

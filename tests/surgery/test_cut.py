@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from interpress import ArgumentError, find_spaces, interpolative_decomposition
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
-from interpress.surgery.projection_identity import measure
+from interpress.surgery.projection_identity import measure_taps
 from interpress.surgery.shrink import shrink
 
 TAP = "2.weight reads linear_1"
@@ -30,7 +30,7 @@ def test_weights_columns_and_labels_that_stay() -> None:
     tap = spaces.taps[TAP]
     assert torch.equal(cut.columns(tap), kept)
     assert cut.stays(tap.labels).sum() == 3
-    assert cut.gain(tap) == 1.0
+    assert cut.width_gain(tap) == 1.0
     model = spaces.program.model
     assert set(cut.weights) == {"0.weight", "0.bias", "2.weight"}
     assert torch.equal(cut.weights["0.weight"], model[0].weight[kept])
@@ -58,7 +58,7 @@ def test_bad_interpolations() -> None:
 
 def test_kept_in_pivot_order_is_refused_with_the_remedy() -> None:
     spaces = spaces_of_mlp()
-    decomposition = interpolative_decomposition(measure(spaces)[TAP], k=4)
+    decomposition = interpolative_decomposition(measure_taps(spaces)[TAP], k=4)
     kept, T = decomposition.kept, decomposition.T
     order = kept.argsort()
     assert not torch.equal(order, torch.arange(4))
@@ -119,5 +119,5 @@ def test_a_consumer_that_divides_by_the_root_of_its_width() -> None:
     space = spaces["k"]
     cut = Cut(spaces, {"k": [0, 4]})
     (tap,) = (spaces.taps[name] for name in space.taps)
-    assert tap.gain
-    assert cut.gain(tap) == 0.5  # one of four dims per head is kept
+    assert tap.scaled_by_width
+    assert cut.width_gain(tap) == 0.5  # one of four dims per head is kept

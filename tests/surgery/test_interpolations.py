@@ -10,7 +10,7 @@ from interpress import find_spaces
 from interpress.linalg import FactorStream, RFactor
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.interpolations import interpolations, tap_orderings
-from interpress.surgery.projection_identity import measure
+from interpress.surgery.projection_identity import measure_taps
 
 
 def factors_of(spaces: Spaces, Z: dict[str, Tensor]) -> dict[str, RFactor]:
@@ -24,7 +24,7 @@ def factors_of(spaces: Spaces, Z: dict[str, Tensor]) -> dict[str, RFactor]:
 
 def spaces_of(model: nn.Module, *shape: int) -> tuple[Spaces, dict[str, Tensor]]:
     spaces = find_spaces(model.double(), torch.randn(*shape, dtype=torch.float64))
-    return spaces, measure(spaces)
+    return spaces, measure_taps(spaces)
 
 
 def test_T_is_the_least_squares_solution() -> None:

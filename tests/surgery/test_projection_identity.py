@@ -11,7 +11,7 @@ from interpress import SurgeryError, find_spaces
 from interpress.dryrun.inputs import random_interpolations
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
-from interpress.surgery.projection_identity import Proof, check, measure, projected, prove
+from interpress.surgery.projection_identity import Proof, check, measure_taps, projected, prove
 from interpress.surgery.weights import shrunk_copy
 
 KEPT = {"0": torch.tensor([1, 4, 6])}
@@ -27,8 +27,8 @@ def spaces_of_mlp() -> Spaces:
 def test_taps_are_what_the_consumer_reads() -> None:
     spaces = spaces_of_mlp()
     model, x = spaces.program.model, spaces.program.example.args[0]
-    assert torch.equal(measure(spaces)[TAP], model[1](model[0](x)))
-    assert torch.equal(measure(spaces, x[:3], taps=[TAP])[TAP], model[1](model[0](x[:3])))
+    assert torch.equal(measure_taps(spaces)[TAP], model[1](model[0](x)))
+    assert torch.equal(measure_taps(spaces, x[:3], taps=[TAP])[TAP], model[1](model[0](x[:3])))
 
 
 def test_the_projected_network_by_hand() -> None:

@@ -15,7 +15,7 @@ from interpress.linalg import FactorStream, order_as_given
 from interpress.spaces.channel_space import ChannelSpace
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
-from interpress.surgery.projection_identity import measure
+from interpress.surgery.projection_identity import measure_taps
 
 
 def halved(space: ChannelSpace, seed: int) -> Tensor:
@@ -109,7 +109,7 @@ def _absorbed_labels(spaces: Spaces) -> Tensor:
 def interpolations(spaces: Spaces, cut: Cut) -> dict[str, Tensor]:
     """`T` for every tap that loses channels, from activations on the example, group by group."""
     matrices = {}
-    Z = measure(spaces)
+    Z = measure_taps(spaces)
     for name, tap in spaces.taps.items():
         kept = cut.columns(tap)
         if len(kept) == tap.size:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from interpress.selection.registry import selections
 from tests.zoo.checks import counted_flops
 from tests.zoo.members import build
 
 from interpress import analyze, compress
 from interpress.graph.example import Example
+from interpress.selection.registry import selections
 
 BASELINES = ("random", "l1", "l2", "soft", "fpgm", "bn-scale", "thinet", "hrank", "pfp")
 

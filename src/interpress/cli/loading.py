@@ -76,7 +76,8 @@ def _from_function(options: ModelOptions) -> nn.Module:
         ) from error
     if not isinstance(model, nn.Module):
         raise ArgumentError(
-            f"{name} returned a {type(model).__name__}; it must return a torch.nn.Module"
+            f"{name} returned an object of type {type(model).__name__}; it must return a "
+            "torch.nn.Module"
         )
     return model
 

@@ -61,7 +61,7 @@ class ValueTrial:
         spaces fail without it.
         """
         plain = self.spaces
-        taps = [t for t in plain.taps.values() if t.of_activations and not t.gain]
+        taps = [t for t in plain.taps.values() if t.of_activations and not t.scaled_by_width]
         self.spaces = replace(plain, rescaled=frozenset(tap.name for tap in taps))
         if not taps or not self._holds(names):
             rescaled = set()

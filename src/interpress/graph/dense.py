@@ -49,14 +49,14 @@ class DenseLayer:
         For a linear layer, rows are sampled directly.
         """
         if self.spatial:
-            available = math.prod(self.spans(operand.shape[2:]))
+            available = math.prod(self.output_sizes(operand.shape[2:]))
             wanted = max(1, -(-rows // operand.shape[0]))
         else:
             available = operand.numel() // operand.shape[-1]
             wanted = rows
         return sample_rows(available, wanted, generator)
 
-    def spans(self, sizes: tuple[int, ...]) -> list[int]:
+    def output_sizes(self, sizes: tuple[int, ...]) -> list[int]:
         """Return the number of output positions along each spatial dim."""
         dims = zip(sizes, self.padding, self.dilation, self.shape[2:], self.stride, strict=True)
         return [
@@ -79,7 +79,7 @@ class DenseLayer:
             flat = operand.reshape(-1, 1, operand.shape[-1])
             return flat if at is None else flat[at.to(operand.device)]
         if at is None:
-            at = torch.arange(math.prod(self.spans(operand.shape[2:])))
+            at = torch.arange(math.prod(self.output_sizes(operand.shape[2:])))
         index, inside = self._patch_index(operand.shape[2:], at)
         # (batch, positions, in, kernel positions)
         patches = _gather_patches(operand, index.to(operand.device))
@@ -92,7 +92,7 @@ class DenseLayer:
     def _patch_index(self, sizes: tuple[int, ...], at: Tensor) -> tuple[Tensor, Tensor]:
         """Return flat input indices (positions, kernel positions), and which are not padding."""
         kernel = self.shape[2:]
-        output_coordinates = _unravel(at, self.spans(sizes))
+        output_coordinates = _unravel(at, self.output_sizes(sizes))
         kernel_coordinates = _unravel(torch.arange(math.prod(kernel)), kernel)
         index = torch.zeros(len(at), len(kernel_coordinates[0]), dtype=torch.long)
         inside = torch.ones_like(index, dtype=torch.bool)

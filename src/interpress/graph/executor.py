@@ -95,7 +95,16 @@ class Executor:
         """Return a frame with the inputs of one batch, before any operator has run."""
         leaves = self.program.flat_inputs(example)
         inputs = {n: self._cast(leaf) for n, leaf in zip(self._inputs, leaves, strict=True)}
-        return Frame(inputs, self._constants)
+        frame = Frame(inputs, self._constants)
+        if self.program.writes_in_place:  # into copies, not into the caller's tensors
+            for node in (*self._inputs, *self._buffers()):
+                if isinstance(frame[node], Tensor):
+                    frame.values[node] = frame[node].clone()
+        return frame
+
+    def _buffers(self) -> list[fx.Node]:
+        names = [name for name, _ in self.program.model.named_buffers()]
+        return [node for name in names for node in self._placeholders.get(name, ())]
 
     def run(
         self,
@@ -111,8 +120,6 @@ class Executor:
         floating-point values it was computed from.
         """
         frame = self.frame(example)
-        if self.program.writes_in_place:
-            self._own_what_may_be_written(frame)
         wanted = self.program.score_nodes() if scores and self.program.decides else ()
         kept: dict[fx.Node, Tensor] = {}
 
@@ -170,9 +177,10 @@ class Executor:
         """
         recorded: dict[fx.Node, Any] = {}
         copies = self.program.writes_in_place
+        kept = self._constants.keys() - set(self._buffers())  # never written to
 
         def keep(node: fx.Node, value: Any) -> None:
-            copy = copies and isinstance(value, Tensor) and node.op == "call_function"
+            copy = copies and isinstance(value, Tensor) and node not in kept
             recorded[node] = value.clone() if copy else value
 
         self.run(example, after=keep)
@@ -185,11 +193,17 @@ class Executor:
         from `recorded`, which stays as it is. Return a frame with the outputs that changed.
         """
         frame = Frame({}, recorded.background)
+        everything = self.program.writes_through_views  # copies of written values would be wrong
+        if everything:
+            for node in (*self._inputs, *self._buffers()):
+                value = recorded[node]
+                frame.values[node] = value.clone() if isinstance(value, Tensor) else value
+        protected = () if everything else recorded.background
         for node in self.program.operators():
-            if node not in changing and not any(i in frame.values for i in node.all_input_nodes):
-                continue
-            self._step(frame, node, before, recorded.background)
-            self._release(frame, node)
+            depends = any(operand in frame.values for operand in node.all_input_nodes)
+            if everything or node in changing or depends:
+                self._step(frame, node, before, protected)
+                self._release(frame, node)
         return frame
 
     def _step(
@@ -209,15 +223,6 @@ class Executor:
     def _release(self, frame: Frame, node: fx.Node) -> None:
         for done in self.program.released_after.get(node, ()):
             frame.values.pop(done, None)
-
-    def _own_what_may_be_written(self, frame: Frame) -> None:
-        """Copy inputs and buffers into the frame, because an operator may write into them."""
-        for node in self._inputs:
-            if isinstance(frame.values[node], Tensor):
-                frame.values[node] = frame.values[node].clone()
-        for name, _ in self.program.model.named_buffers():
-            for node in self._placeholders.get(name, ()):
-                frame.values[node] = self._constants[node].clone()
 
     def _cast(self, value: Any) -> Any:
         if self._dtype is None or not isinstance(value, Tensor) or not value.is_floating_point():

@@ -120,7 +120,7 @@ def _depthwise(
         return _depthwise(dense, operand[None], weight, bias)[0]
     (pad_y, pad_x), (kernel_y, kernel_x) = dense.padding, dense.shape[2:]
     padded = torch.nn.functional.pad(operand, (pad_x, pad_x, pad_y, pad_y))
-    height, width = dense.spans(operand.shape[2:])
+    height, width = dense.output_sizes(operand.shape[2:])
     stride_y, stride_x = dense.stride
     total = operand.new_zeros(*operand.shape[:2], height, width)
     for position in range(kernel_y * kernel_x):

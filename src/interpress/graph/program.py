@@ -81,6 +81,34 @@ class Program:
         return any(writes(node) for node in self.nodes)
 
     @cached_property
+    def writes_through_views(self) -> bool:
+        """Whether an in-place write changes a value that a later operator reads by another name.
+
+        Example: `flat = h.view(-1)`, then `h.mul_(2)`, then a use of `flat`. Copying the written
+        value would then change the result.
+        """
+        group = self._alias_groups()
+        position = {node: index for index, node in enumerate(self.nodes)}
+        readers: dict[fx.Node, list[fx.Node]] = {}
+        for node in self.nodes:
+            readers.setdefault(group[node], []).append(node)
+        for write in filter(writes, self.nodes):
+            for target in write.all_input_nodes:
+                for alias in readers[group[target]]:
+                    later = any(position[user] > position[write] for user in alias.users)
+                    if position[alias] < position[write] and later:
+                        return True
+        return False
+
+    def _alias_groups(self) -> dict[fx.Node, fx.Node]:
+        """Per node, the first node whose memory it may share."""
+        group: dict[fx.Node, fx.Node] = {}
+        for node in self.nodes:
+            is_view = may_alias(node) and node.all_input_nodes
+            group[node] = group[node.all_input_nodes[0]] if is_view else node
+        return group
+
+    @cached_property
     def released_after(self) -> Mapping[fx.Node, tuple[fx.Node, ...]]:
         """Per node, the values that no later operator needs."""
         last: dict[fx.Node, fx.Node] = {}
@@ -143,6 +171,14 @@ def writes(node: fx.Node) -> bool:
     """Return whether an operator writes into one of its inputs."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable
+
+
+def may_alias(node: fx.Node) -> bool:
+    """Return whether the result of an operator may share the memory of its first input."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return node.op == "call_function"  # a getitem of a split, or a Python function
+    return any(result.alias_info is not None for result in schema.returns)
 
 
 def is_float_node(node: fx.Node) -> bool | None:

@@ -121,7 +121,7 @@ def _record_reads(
             continue
         twin = next((p for p in second.channels() if summed_dims <= set(p.support)), None)
         if twin is None or {dim for dim in twin.support if dim >= len(batch)} != summed_dims:
-            reason = f"{op.where} sums over its channels along several dims at once"
+            reason = f"{op.location} sums over its channels along several dims at once"
             op.trace.freeze(labelling.labels, reason)
             continue
         pair = torch.broadcast_tensors(labelling.labels, twin.labels)

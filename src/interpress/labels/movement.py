@@ -100,7 +100,7 @@ def cut(op: Op, value: Value, dim: int, start: int, stop: int) -> Labellings:
 
 
 def _single_reason(op: Op) -> str:
-    return f"{op.where} takes one of its channels by its index"
+    return f"{op.location} takes one of its channels by its index"
 
 
 def _balance_pieces(op: Op, labels: Tensor, dim: int, pieces: int) -> None:

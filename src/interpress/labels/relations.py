@@ -109,7 +109,9 @@ def _align_slab(op: Op, slab: Labelling, value: Value, other: Value) -> None:
 
 def unlabelled_reason(op: Op) -> str:
     """Return the reason for freezing channels that meet values without labels in `op`."""
-    return f"{op.where} combines its channels with values that cannot shrink (no weight makes them)"
+    return (
+        f"{op.location} combines its channels with values that cannot shrink (no weight makes them)"
+    )
 
 
 def _slab(value: Value, support: tuple[int, ...]) -> Labelling | None:
@@ -130,7 +132,7 @@ def uniform(op: Op, value: Value, dims: Iterable[int]) -> Labellings:
     A channel must be the same along these dims, so labels that differ along them are united.
     """
     window_dims = {dim % len(value.shape) for dim in dims}
-    reason = f"{op.where} slides over its channels together with values that cannot shrink"
+    reason = f"{op.location} slides over its channels together with values that cannot shrink"
     labellings = []
     for labelling in value.labellings:
         labels = labelling.labels
@@ -152,7 +154,7 @@ def mix(op: Op, value: Value, dims: Iterable[int], why: str = "mixes its channel
     mixed = {dim % len(value.shape) for dim in dims} if value.shape else set()
     for labelling in value.labellings:
         for dim in mixed & set(labelling.support):
-            op.trace.freeze(_finest(value, labelling, dim).labels, f"{op.where} {why}")
+            op.trace.freeze(_finest(value, labelling, dim).labels, f"{op.location} {why}")
             for slab in value.labellings:  # the other dims of these channels lose whole slabs only
                 if (
                     slab.slab
@@ -183,4 +185,4 @@ def balance(op: Op, labels: Tensor, blocks: int) -> None:
     """Record that the labels, cut into equal blocks, keep equally many in every block."""
     flat = labels.reshape(-1)
     if blocks > 1 and flat.numel() % blocks == 0 and flat.numel() > blocks:
-        op.trace.balanced.append((flat.reshape(blocks, -1), op.where))
+        op.trace.balanced.append((flat.reshape(blocks, -1), op.location))

@@ -105,7 +105,7 @@ class Op:
         return str(schema.name).replace("::", ".")
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """The operator and the module that called it, for messages."""
         module = module_of(self.node)
         return f"{self.family} at {module}" if module else self.family
@@ -121,7 +121,7 @@ class Trace:
     """The facts that operator rules established about the labels of one program."""
 
     program: Program
-    same: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    united: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     """Pairs of label vectors: labels at the same index are the same channel."""
     frozen: list[tuple[Tensor, str]] = field(default_factory=list)
     """Labels that may not be dropped, with the reason."""
@@ -156,7 +156,7 @@ class Trace:
         self.size += count
         return labels
 
-    def fresh_layers(self, shape: Iterable[int]) -> Labellings:
+    def fresh_labellings(self, shape: Iterable[int]) -> Labellings:
         """Return one labelling with fresh labels for every dim longer than one."""
         sizes = tuple(shape)
         labellings = []
@@ -178,7 +178,7 @@ class Trace:
         meets_fixed = (a == FIXED) | (b == FIXED)
         if bool(meets_fixed.any()):
             self.freeze(torch.maximum(a[meets_fixed], b[meets_fixed]), reason)
-        self.same.append((a[~meets_fixed], b[~meets_fixed]))
+        self.united.append((a[~meets_fixed], b[~meets_fixed]))
 
     def freeze(self, labels: Tensor, reason: str) -> None:
         """Record that these channels may not be dropped."""

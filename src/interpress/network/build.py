@@ -96,7 +96,7 @@ def _refit(
 ) -> RefitResult:
     """Refit on as many examples as the memory allows and the layers need."""
     spaces, data = study.spaces, study.require_data()
-    both_networks = max(1, 2 * spaces.cost.most_held() // captured_examples(spaces))
+    both_networks = max(1, 2 * spaces.cost.peak_bytes() // captured_examples(spaces))
     affordable = int(_SHARE_FOR_VALUES * memory * 2**30) // both_networks
     count = min(max(_FEWEST_EXAMPLES, affordable), examples_needed(spaces.program))
     weights = study.sample_weights() if method.balance else torch.ones(study.fit_examples)

@@ -14,7 +14,7 @@ from interpress.ops.registry import rule
 )  # fmt: skip
 def constant(op: Op) -> Labellings:
     """Label every index of a constant tensor: any index can be dropped."""
-    return op.trace.fresh_layers(op["size"])
+    return op.trace.fresh_labellings(op["size"])
 
 
 @rule("aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.empty_like")

@@ -18,7 +18,7 @@ def recurrent(op: Op) -> list[Labellings]:
         if value.weight:
             op.trace.produced += [la.labels for la in value.channels() if la.support == (0,)]
         for labelling in value.labellings:
-            op.trace.freeze(labelling.labels, f"{op.where} feeds its channels back (recurrent)")
+            op.trace.freeze(labelling.labels, f"{op.location} feeds its channels back (recurrent)")
     return [()] * _OUTPUTS.get(op.family, 1 if op.family in _CELLS else 2)
 
 

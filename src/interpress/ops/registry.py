@@ -77,14 +77,16 @@ def apply_rule(op: Op, tensors: list[Tensor]) -> list[Labellings]:
     """
     registered = _find(op)
     if registered is None:
-        reason = f"{op.where} has no rule for its channels; add one with interpress.extend.rule"
+        reason = f"{op.location} has no rule for its channels; add one with interpress.extend.rule"
         return _unfollowed(op, tensors, reason)
     function, op.linear = registered
     try:
         result: Any = function(op)
     except Exception as problem:  # a rule that cannot handle this call must not stop the analysis
-        _LOG.warning("the rule for %s failed: %r", op.where, problem)
-        return _unfollowed(op, tensors, f"the rule for {op.where} raised {type(problem).__name__}")
+        _LOG.warning("the rule for %s failed: %r", op.location, problem)
+        return _unfollowed(
+            op, tensors, f"the rule for {op.location} raised {type(problem).__name__}"
+        )
     return result if isinstance(result, list) else [result]
 
 

@@ -27,7 +27,9 @@ def reshape(op: Op) -> Labellings:
     sizes = op.get("size", op.get("shape"))
     if sizes is None:  # the overload view.dtype, which reads the bytes as another dtype
         for labelling in value.labellings:
-            op.trace.freeze(labelling.labels, f"{op.where} reinterprets its bytes as another dtype")
+            op.trace.freeze(
+                labelling.labels, f"{op.location} reinterprets its bytes as another dtype"
+            )
         return ()
     return view(op, value, _resolve(sizes, value))
 

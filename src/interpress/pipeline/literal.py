@@ -80,7 +80,7 @@ def _best_step(
         if new is None or name not in profiles:
             continue
         order = order_channels(profiles[name], "pivoting")
-        score = float(order.proxy[new]) / problem.meter.touching(widths, name)
+        score = float(order.proxy[new]) / problem.meter.dependent_cost(widths, name)
         steps.append(_Step(score, name, new, order))
     return min(steps, key=lambda step: step[:2], default=None)
 

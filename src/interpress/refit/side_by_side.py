@@ -78,8 +78,14 @@ class SideBySide:
         self._equal = self._equal_values(full, small)
 
     def _equal_values(self, full: Program, small: Program) -> set[fx.Node]:
-        """Return the nodes of either program whose values are the same in both networks."""
+        """Return the nodes of either program whose values are the same in both networks.
+
+        The networks share these values. If in-place writes reach values through views, a shared
+        value could not be protected by a copy, so each network computes its own.
+        """
         equal: set[fx.Node] = set()
+        if full.writes_through_views or small.writes_through_views:
+            return equal
         for full_node, small_node in zip(full.nodes, small.nodes, strict=True):
             if full_node.op == "placeholder":
                 same = full.weights.get(captured_name(full_node)) not in self._cut.weights

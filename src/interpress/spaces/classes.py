@@ -33,7 +33,7 @@ def classify(trace: Trace) -> Classes:
     is_slab = torch.zeros(trace.size, dtype=torch.bool)
     for labels in trace.slab_ids:
         is_slab[labels] = True
-    edges = [(a, b) for a, b in trace.same if a.numel()]
+    edges = [(a, b) for a, b in trace.united if a.numel()]
     fine = _components(trace.size, edges)
     channel = fine
     slab_edges: dict[int, tuple[Tensor, Tensor]] = {}

@@ -90,7 +90,7 @@ class CostModel:
         """Return the bytes of the largest value that an operator allocates, for the example."""
         return max((self._evaluate(term, {}) for term in self._activations), default=0)
 
-    def most_held(self) -> int:
+    def peak_bytes(self) -> int:
         """Return the peak memory of a run on the example, in bytes of values still needed."""
         sizes: dict[fx.Node, int] = {}
         for op in self._trace.ops:
@@ -226,7 +226,7 @@ class Meter:
         affected = [self._terms[index] for index in self._terms_of[name]]
         return sum(self._value(term, before) - self._value(term, after) for term in affected)
 
-    def touching(self, widths: Mapping[str, int], name: str) -> float:
+    def dependent_cost(self, widths: Mapping[str, int], name: str) -> float:
         """Return the cost of all operators that depend on a space: its producers and consumers."""
         shares = self._shares({n: widths[n] for n in self._neighbours[name] if n in widths})
         return sum(self._value(self._terms[index], shares) for index in self._terms_of[name])

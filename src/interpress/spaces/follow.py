@@ -53,7 +53,7 @@ def _label_placeholder(
     if name not in trace.weights:
         shape = tuple(parameters[name].shape)
         trace.weights[name] = Value(
-            shape, trace.fresh_layers(shape), weight=name, itemsize=tensor.element_size()
+            shape, trace.fresh_labellings(shape), weight=name, itemsize=tensor.element_size()
         )
     return trace.weights[name]
 

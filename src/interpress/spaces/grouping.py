@@ -210,7 +210,7 @@ class Grouping:
                     summed_heads = row[row >= 0].unique().tolist()
                     if len(summed_heads) > 1:
                         for number in summed_heads:
-                            reasons.setdefault(number, f"{read.op.where} cannot absorb T")
+                            reasons.setdefault(number, f"{read.op.location} cannot absorb T")
 
     def _head_drafts(self, reasons: dict[int, str]) -> list[Draft]:
         """Return one draft per set of heads; sets that overlap are merged."""

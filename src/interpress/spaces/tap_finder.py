@@ -101,7 +101,7 @@ class TapFinder:
                 return "it is multiplied by an input of the model"
             carrying = [v for v in op.inputs() if v.carries(ids)]
             if len(carrying) != 1 or not (op.linear or op.family in _PRODUCTS):
-                return f"{op.where} stands between it and a weight that could absorb T"
+                return f"{op.location} stands between it and a weight that could absorb T"
             value = carrying[0]
             if not op.linear:
                 return self._weight_and_bias(op, value, ids)
@@ -111,13 +111,13 @@ class TapFinder:
         """Return the weight and bias of the layer that makes an operand."""
         weight = _behind(value)
         if weight.weight is None:
-            return f"{op.where} makes it from something that cannot absorb T"
+            return f"{op.location} makes it from something that cannot absorb T"
         weight_dims = _weight_dim(weight, ids)
         bias = op.get("bias") if "bias" in op.arguments else op.get("self")
         if isinstance(weight_dims, str) or not isinstance(bias, Value) or bias is value:
             return weight_dims
         if bias.weight is None or len(bias.channels()) != 1:
-            return f"{op.where} adds something to it that cannot absorb T"
+            return f"{op.location} adds something to it that cannot absorb T"
         return [*weight_dims, (bias.weight, bias.channels()[0].support[0])]
 
     def _used_elsewhere(self, side: Side, weights: _WeightDims) -> str | None:
@@ -131,7 +131,7 @@ class TapFinder:
             if op.linear or op in reading or op.family in _PRODUCTS:
                 continue
             if any(value.carries(ids) for value in op.inputs()):
-                return f"{op.where} also uses the weight that would absorb T ({name})"
+                return f"{op.location} also uses the weight that would absorb T ({name})"
         return None
 
     def _tap(self, absorptions: list[_Absorption]) -> Tap | None:
@@ -143,7 +143,7 @@ class TapFinder:
         for absorption in absorptions:
             site = _site(absorption, first, column_of)
             if site is None:
-                where = absorption.read.op.where
+                where = absorption.read.op.location
                 self._give_up(absorption.read, f"{where} reads it in another order")
                 return None
             sites.append(site)

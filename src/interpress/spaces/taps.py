@@ -25,7 +25,7 @@ class Site:
     op: Op
     argument: str
     dims: tuple[int, ...]
-    places: Tensor
+    positions: Tensor
     """(repeats, columns): flat index over `dims`. A channel that was flattened together with
     spatial dims occurs several times: these are its repeats."""
     fold: tuple[int, int] | None = None
@@ -35,7 +35,7 @@ class Site:
     @cached_property
     def in_order(self) -> bool:
         """Whether the columns are the elements along `dims`, in the same order, once each."""
-        return torch.equal(self.places, torch.arange(self.places.shape[1])[None])
+        return torch.equal(self.positions, torch.arange(self.positions.shape[1])[None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Tap:
     groups: Tensor
     """Per column, its group: `T` is zero between columns of different groups."""
     absorbers: tuple[Absorber, ...]
-    gain: bool = False
+    scaled_by_width: bool = False
     """Whether the consumer divides by the square root of the number of columns in a group."""
     of_activations: bool = False
     """Whether both operands are activations, like the query and key of an attention."""
@@ -81,7 +81,7 @@ class Tap:
             rows = _some_rows(operand, dims, at.to(operand.device))
         if site.in_order:
             return rows.clone() if at is None else rows  # never a view of the operand
-        return rows[:, site.places.to(operand.device)].reshape(-1, self.size)
+        return rows[:, site.positions.to(operand.device)].reshape(-1, self.size)
 
     def rows(self, operand: Tensor, site: Site) -> int:
         """Return the number of rows of an operand. Each row holds all repeats."""
@@ -93,7 +93,7 @@ class Tap:
         original_shape = operand.shape
         operand, dims = _split_batch(operand, site)
         matrix = _as_matrix(operand, dims)
-        places = site.places.to(operand.device)
+        places = site.positions.to(operand.device)
         Z = matrix[:, places]  # (rows, repeats, n)
         matrix = matrix.clone()
         kept, T = kept.to(Z.device), T.to(Z)

@@ -57,12 +57,12 @@ class Cut:
         """The parameters and buffers that change, by name, not yet rounded to their dtype."""
         return _changed_weights(self)
 
-    def gain(self, tap: Tap) -> float:
+    def width_gain(self, tap: Tap) -> float:
         """Return the correction for a consumer that divides by the square root of its own width.
 
         It is `sqrt(new width / old width)`, or 1 for all other consumers.
         """
-        if not (tap.gain or tap.name in self.spaces.rescaled):
+        if not (tap.scaled_by_width or tap.name in self.spaces.rescaled):
             return 1.0
         stays = self.stays(tap.labels)
         groups = tap.groups[stays].unique()
@@ -146,7 +146,7 @@ def _reduced(
     kept_index = torch.nonzero(stays.reshape(-1)).reshape(-1)
     result = weight.index_select(dim, kept_index.to(weight.device))
     for tap, absorber in absorbers:
-        if tap.name in cut.T or cut.gain(tap) != 1.0:
+        if tap.name in cut.T or cut.width_gain(tap) != 1.0:
             result = _absorbed(weight, result, kept_index, (tap, absorber), cut)
     return result
 
@@ -166,7 +166,7 @@ def _absorbed(
     new_index[kept_index] = torch.arange(len(kept_index))
     moved = weight.movedim(dim, 0).to(T.dtype)
     W = moved[index_of.to(weight.device)]  # (repeats, n, ...)
-    mixed = torch.einsum("kn,rn...->rk...", T * cut.gain(tap), W)
+    mixed = torch.einsum("kn,rn...->rk...", T * cut.width_gain(tap), W)
     target = new_index[index_of[:, kept]]
     valid = (target >= 0).reshape(-1)  # entries of a removed head no longer exist
     out = result.to(T.dtype).movedim(dim, 0).clone()

@@ -40,7 +40,7 @@ class Proof:
         return self.difference <= self.tolerance
 
 
-def measure(
+def measure_taps(
     spaces: Spaces, example: Any = None, taps: Iterable[str] | None = None
 ) -> dict[str, Tensor]:
     """Return `Z` (rows, columns) of some or all taps on a batch, in the model's own precision."""

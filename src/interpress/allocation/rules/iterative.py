@@ -21,6 +21,6 @@ def iterative(problem: Problem) -> Iterator[Widths]:
         return [w for w in problem.allowed[name] if w <= target][:1]
 
     def score(widths: Widths, name: str, width: int, saved: float) -> float:
-        return float(problem.orders[name].proxy[width]) / problem.meter.touching(widths, name)
+        return float(problem.orders[name].proxy[width]) / problem.meter.dependent_cost(widths, name)
 
     return greedy_path(problem, moves, score)

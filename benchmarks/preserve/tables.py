@@ -1,0 +1,98 @@
+"""The Markdown table of every measurement, with units."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from benchmarks.experiment import Row
+from benchmarks.tables import network_title, table
+
+_FLOPS = "FLOPs, fraction of the original"
+_LATENCY = "run time, fraction of the original"
+
+COLUMNS: dict[str, dict[str, str]] = {
+    "cost": {
+        "network": "network",
+        "forward": "forward pass, s",
+        "finding": "finding spaces, multiple",
+        "constant-id": "constant-id, multiple",
+        "iterative-id": "iterative-id, multiple",
+        "preserve": "preserve, multiple",
+        "seconds in all": "preserve with finding spaces, s",
+    },
+    "loop": {
+        "network": "network",
+        "one pass, s": "one pass, s",
+        "one pass, agreement": "one pass, agreement in %",
+        "literal loop, s": "literal loop, s",
+        "literal loop, agreement": "literal loop, agreement in %",
+        "times faster": "time of the loop / time of one pass",
+    },
+    "latency": {
+        "network": "network",
+        "batch": "batch size, images",
+        "round_to": "round_to",
+        "latency": _LATENCY,
+        "flops": _FLOPS,
+        "agreement": "agreement, %",
+    },
+    "budgets": {
+        "network": "network",
+        "budget": "budget",
+        "asked": "requested",
+        "params": "parameters, fraction of the original",
+        "latency": _LATENCY,
+        "flops": _FLOPS,
+        "agreement": "agreement, %",
+        "divergence": "KL divergence, nats",
+    },
+    "memory": {
+        "network": "network",
+        "1000": "1,000 images, MiB",
+        "10000": "10,000 images, MiB",
+    },
+}
+"""Per measurement, the keys of its rows and their headings."""
+
+
+def markdown(measurement: str, report: Row) -> str:
+    """Return the table of one measurement."""
+    rows = report["rows"]
+    if measurement in ("agreement", "parts"):
+        return _agreement_table(rows)
+    columns = COLUMNS[measurement]
+    lines = [[_cell(key, row.get(key)) for key in columns] for row in rows]
+    text_columns = 2 if measurement == "budgets" else 1
+    return table(list(columns.values()), lines, text_columns=text_columns)
+
+
+def _cell(key: str, value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 10 else f"{value:.1f}"
+    if key == "network":
+        return network_title(str(value))
+    return "" if value is None else str(value)
+
+
+def _agreement_table(rows: list[Row]) -> str:
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    agreements: dict[tuple[float, str, str], dict[str, list[float]]] = {}
+    for row in rows:
+        key = (row["asked"], row["method"], row.get("calibration", "test"))
+        agreements.setdefault(key, {}).setdefault(row["network"], []).append(row["agreement"])
+    lines = []
+    for key in sorted(agreements, key=lambda key: -key[0]):
+        asked, method, source = key
+        label = method if source == "test" else f"{method}, calibrated on training images"
+        cells = [_mean_with_deviation(agreements[key].get(network, [])) for network in networks]
+        lines.append([label, f"{asked:g}", *cells])
+    titles = [f"{network_title(network)}, %" for network in networks]
+    return table(["method", _FLOPS, *titles], lines)
+
+
+def _mean_with_deviation(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.2f}{deviation}"

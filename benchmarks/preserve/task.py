@@ -1,0 +1,76 @@
+"""The networks and images of one run, and the scores of a compressed network."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TypeVar
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor, nn
+
+import interpress
+from benchmarks.data.cifar import Images, load_cifar
+from benchmarks.experiment import Row
+from benchmarks.networks import load_network
+
+Item = TypeVar("Item")
+
+
+class Task:
+    """The networks, images, seeds and budgets of one run."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.device: str = options.device
+        self.test = load_cifar(options.data, "test")
+        self.networks: list[str] = options.networks
+        self.seeds = range(options.seeds)
+        self.budgets: list[float] = options.flops
+
+    def network(self, name: str) -> nn.Module:
+        """Return a trained network."""
+        return load_network(name, self.options.weights, self.device)
+
+    def split(self, seed: int, source: str = "test") -> tuple[Tensor, Images]:
+        """Return calibration images without labels, and images for testing.
+
+        With `source="train"` the calibration images are training images.
+        """
+        size = self.options.images
+        order = _permutation(len(self.test.images), seed)
+        testing = self.test.take(order[size:])
+        if source == "test":
+            return self.test.images[order[:size]], testing
+        train = load_cifar(self.options.data, "train", self.options.train_limit)
+        return train.images[_permutation(len(train.images), seed)[:size]], testing
+
+
+def _permutation(count: int, seed: int) -> Tensor:
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+
+
+def show_progress(items: Sequence[Item], label: str) -> Sequence[Item]:
+    """Iterate over the items with a progress bar on standard error."""
+    return track(items, label, console=Console(stderr=True))  # type: ignore[return-value]
+
+
+def score(model: nn.Module, result: interpress.Result, testing: Images) -> Row:
+    """Return FLOPs as a fraction, agreement and accuracy in percent, and the KL divergence.
+
+    `held` has agreement and divergence on the held-out calibration images.
+    """
+    comparison = interpress.agreement(model, result.model, tuple(testing))
+    assert comparison.accuracy is not None
+    assert comparison.agreement is not None
+    held_out = result.agreement
+    return {
+        "flops": result.flops,
+        "agreement": 100 * comparison.agreement,
+        "divergence": comparison.divergence,
+        "accuracy": [100 * value for value in comparison.accuracy],
+        "held": None if held_out is None else [100 * float(held_out), held_out.divergence],
+        "warned": False,
+    }

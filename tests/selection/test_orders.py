@@ -1,0 +1,48 @@
+"""Orders of all spaces for one selection."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from interpress import Analysis, ArgumentError
+from interpress.progress import display
+from interpress.selection.orders import Orders, _balanced, order_all, order_channels
+from interpress.selection.profile import Profile
+
+
+@pytest.fixture(scope="module")
+def orders(analysis: Analysis) -> Orders:
+    with display(False) as bars:
+        return order_all(analysis.study, "pivoting", bars)
+
+
+def test_every_shrinkable_space_is_ordered(orders: Orders, analysis: Analysis) -> None:
+    assert set(orders) == {space.name for space in analysis.spaces.shrinkable}
+    assert len(orders) == len(orders.profiles)
+
+
+def test_errors_are_those_of_T_unless_the_selection_knows_better(
+    orders: Orders, profiles: dict[str, Profile]
+) -> None:
+    order, profile = orders["inner.0"], orders.profiles["inner.0"]
+    torch.testing.assert_close(order.errors, profile.squared_errors(order.units))
+    for width in (5, 20, 47):
+        expected = profile.squared_error(order.units, width)
+        assert float(order.errors[width]) == pytest.approx(expected, rel=1e-5)
+    eliminated = order_channels(profiles["inner.0"], "patches")
+    assert float(eliminated.errors[20]) < float(profile.squared_errors(eliminated.units)[20])
+
+
+def test_an_unknown_selection_lists_the_choices(profiles: dict[str, Profile]) -> None:
+    with pytest.raises(ArgumentError, match="selection='luck' is not known; choose one of bn-sc"):
+        order_channels(profiles["hidden"], "luck")
+
+
+def test_balancing_takes_the_same_fraction_of_every_cell_in_the_given_order() -> None:
+    cells = torch.tensor([0, 0, 0, 0, 1, 1])  # twice as many of the first cell
+    units = torch.tensor([3, 0, 1, 2, 5, 4])
+    balanced = _balanced(units, cells)
+    assert balanced.tolist() == [3, 5, 0, 1, 4, 2]
+    one_cell = torch.zeros(6, dtype=torch.long)
+    assert torch.equal(_balanced(units, one_cell), units)

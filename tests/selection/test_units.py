@@ -1,0 +1,30 @@
+"""Which unit of a space a column belongs to."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from interpress import Analysis
+from interpress.selection.units import columns_by_unit, units_of
+
+
+def test_columns_are_gathered_unit_by_unit() -> None:
+    units = torch.tensor([2, -1, 0, 1, 0, 2, 1])
+    columns = columns_by_unit(units, 3)
+    assert columns is not None
+    assert columns.tolist() == [[2, 4], [3, 6], [0, 5]]
+
+
+@pytest.mark.parametrize("units", [[0, 1, 1], [0, 1, -1], [-1, -1, -1]])
+def test_units_must_have_equally_many_columns(units: list[int]) -> None:
+    assert columns_by_unit(torch.tensor(units), 3) is None
+
+
+def test_labels_of_other_spaces_belong_to_no_unit(analysis: Analysis) -> None:
+    spaces = analysis.spaces
+    tap = next(tap for tap in spaces.taps.values() if tap.name.startswith("hidden"))
+    flattened = units_of(spaces, spaces["stem.0"], tap.labels)
+    # (channels, 4 positions), flattened
+    assert torch.equal(flattened, torch.arange(24).repeat_interleave(4))
+    assert set(units_of(spaces, spaces["inner.0"], tap.labels).tolist()) == {-1}
