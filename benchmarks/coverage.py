@@ -155,7 +155,7 @@ def _child(task: str, arguments: tuple[str, str, str], threads: int, pipe: Any) 
 
 def markdown(report: Row) -> str:
     """Return the table of all networks, and the command that made it."""
-    header = ["network", "analysis, s", "spaces (of these frozen)", "FLOPs that can shrink, %",
+    header = ["network", "analysis, s", "shrinkable (frozen) spaces", "FLOPs that can shrink, %",
               "FLOPs left after halving, %", "relative difference",
               "Torch-Pruning: FLOPs left"]  # fmt: skip
     lines = [
@@ -170,7 +170,7 @@ def _halving_cells(row: Row) -> list[str]:
         return ["-", "-", "-", "-", row["failed"]]
     return [
         f"{row['seconds']:.1f}",
-        f"{row['shrinkable'] + row['frozen']} ({row['frozen']})",
+        f"{row['shrinkable']} ({row['frozen']})",
         f"{100 * row['share']:.1f}",
         f"{100 * row['flops']:.0f}",
         f"{row['difference']:.0e}" + ("" if row["proved"] else " NOT PROVED"),

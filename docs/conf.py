@@ -1,7 +1,11 @@
 """Configuration of the documentation; `make docs` builds it."""
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -32,8 +36,23 @@ default_role = "code"
 
 pictures.draw_all(HERE / "_static")
 
-reference = (HERE / "api.md").read_text()
+listed = set(re.findall(r"\w+", (HERE / "api.md").read_text())) | {"__version__"}
 for module in (interpress, interpress.extend):
-    missing = [name for name in module.__all__ if name not in reference and name != "__version__"]
+    missing = [name for name in module.__all__ if name not in listed]
     if missing:
         raise ValueError(f"docs/api.md does not list {', '.join(missing)} of {module.__name__}")
+
+
+def setup(app: Sphinx) -> None:
+    """Undo what napoleon does to attributes: it would read "The network: ..." as a type."""
+    written: dict[str, list[str]] = {}
+
+    def remember(_app: Sphinx, _what: str, name: str, _obj: Any, _opts: Any, lines: Any) -> None:
+        written[name] = list(lines)
+
+    def restore(_app: Sphinx, what: str, name: str, _obj: Any, _opts: Any, lines: Any) -> None:
+        if what in ("attribute", "property", "data"):
+            lines[:] = written[name]
+
+    app.connect("autodoc-process-docstring", remember, priority=400)  # napoleon has 500
+    app.connect("autodoc-process-docstring", restore, priority=600)

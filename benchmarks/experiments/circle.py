@@ -207,6 +207,7 @@ def _draw_neurons(report: Report, full: Row, path: Path) -> None:
         for axis, row in zip(axes, networks, strict=True):
             x, y, bias = zip(*row["shown"], strict=True)
             axis.scatter(x, y, c=bias, s=12, cmap="coolwarm")
-            axis.set_title(f"{row['method']}, {row['neurons']} neurons")
+            method = "all" if row is full else f"{row['method']},"
+            axis.set_title(f"{method} {row['neurons']} neurons")
             axis.set_xlabel("first input weight, scaled")
         axes[0].set_ylabel("second input weight, scaled")

@@ -153,7 +153,7 @@ def draw(report: Report, folder: Path) -> None:
                     rows = report.where(network=network, first=first, second=second)
                     means.append(sum(r["agreement"] for r in rows) / len(rows) if rows else 0)
                 shifted = [x + place * bar for x in range(len(means))]
-                label = f"first stage: {stage_title(first)}"
+                label = stage_title(first) if first else "no first stage"
                 axis.bar(shifted, means, bar, color=COLOURS[place], label=label)
             axis.set_xticks([0.4, 1.4, 2.4, 3.4], ["none", *KINDS])
             axis.set_xlabel("second stage")

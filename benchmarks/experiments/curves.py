@@ -115,7 +115,7 @@ def _style(method: str, colours: tuple[str, ...]) -> dict[str, Any]:
     if method in NAMED_METHODS:
         return {"color": colours[NAMED_METHODS.index(method)], "label": method, "linewidth": 2}
     if method.startswith("Torch-Pruning"):
-        label = method.removesuffix(_RECALIBRATED)
-        return {"color": colours[3], "ls": ":" if "global" in method else "--", "label": label}
-    label = "baselines" if method == BASELINES[0] else None
+        title = method.removesuffix(_RECALIBRATED)
+        return {"color": colours[3], "ls": ":" if "global" in method else "--", "label": title}
+    label = "baselines" if method == BASELINES[0] else None  # one legend entry for all of them
     return {"color": "0.75", "linewidth": 0.8, "label": label, "zorder": 0}

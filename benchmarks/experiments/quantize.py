@@ -26,6 +26,7 @@ ABOUT = "CIFAR-10: int8 (torchao) on the original, on smaller networks, on low-r
 
 _TEST_IMAGES = 2000  # the reference arithmetic is slow
 _BYTES_PER_WEIGHT = {"float32": 4, "int8": 1}
+_SIZE_TICKS = (1, 2, 5, 10, 20, 50)  # megabytes
 
 
 def jobs(settings: Settings) -> Iterator[Job]:
@@ -129,6 +130,8 @@ def draw(report: Report, folder: Path) -> None:
                               [row["agreement"] for row in rows], "o-", ms=4,
                               color=COLOURS[place], label=method)  # fmt: skip
             axis.set_title(network_title(network))
-            axis.set_xlabel("size of the weights, MB (left point: int8, right: float32)")
+            axis.set_xlabel("size of the weights, MB (left: int8, right: float32)")
+            axis.set_xticks(_SIZE_TICKS, [f"{tick:g}" for tick in _SIZE_TICKS], minor=False)
+            axis.minorticks_off()
             axis.set_ylabel("agreement, %")
         legend_below(axes[0])

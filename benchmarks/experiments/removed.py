@@ -175,4 +175,4 @@ def _draw_epochs(axis: Any, rows: list[Row]) -> None:
         title = "removed class" if removed else "other classes" if label == 0 else None
         axis.plot(epochs, [row["by_class"][label][1] for row in rows], zorder=2 if removed else 1,
                   color=COLOURS[1] if removed else "0.7", label=title)  # fmt: skip
-    axis.set_xlabel("epochs of fine-tuning on nine classes, after magnitude pruning")
+    axis.set_xlabel("epochs of fine-tuning on the other classes")

@@ -68,5 +68,5 @@ def draw(report: Report, folder: Path) -> None:
                 axis.semilogy(fractions, [row[key] for row in rows], style, color=colour,
                               label=f"{width} neurons: {title}")  # fmt: skip
         axis.set_xlabel("fraction of the neurons kept")
-        axis.set_ylabel("mean squared change of the outputs")
+        axis.set_ylabel("mean squared change of outputs")
         legend_below(axis)

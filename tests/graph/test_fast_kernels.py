@@ -161,15 +161,15 @@ def test_depthwise_in_double_precision(
     torch.testing.assert_close(output, model(x), rtol=1e-12, atol=1e-12)
 
 
-def test_compression_is_as_good_with_quick_calls_as_without(monkeypatch: Any) -> None:
+def test_compression_is_as_good_with_fast_kernels_as_without(monkeypatch: Any) -> None:
     torch.manual_seed(1)
     model = _settled(Residual(False))
     data = torch.randn(300, 3, 16, 16)
-    quick = interpress.compress(model, data, flops=0.6, progress=False)
-    for module in ("calibrate", "refit"):
-        monkeypatch.setattr(f"interpress.{module}.quick_calls", lambda program, weights: {})
+    fast = interpress.compress(model, data, flops=0.6, progress=False)
+    for module in ("calibration.calibrate", "refit.side_by_side"):
+        monkeypatch.setattr(f"interpress.{module}.fast_kernels", lambda program, weights: {})
     plain = interpress.compress(model, data, flops=0.6, progress=False)
-    assert quick.widths == plain.widths
+    assert fast.widths == plain.widths
     with torch.no_grad():
-        a, b = quick.model(data), plain.model(data)
+        a, b = fast.model(data), plain.model(data)
     assert float((a - b).norm() / b.norm()) < 1e-2

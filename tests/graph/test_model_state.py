@@ -17,7 +17,6 @@ from interpress.graph.example import Example
 from interpress.graph.model_state import (
     evaluation,
     output_tensors,
-    restored_buffers,
     untouched,
     unwrap,
 )
@@ -65,7 +64,7 @@ def test_the_attention_fast_path_is_off_inside_and_restored() -> None:
     assert torch.backends.mha.get_fastpath_enabled() == enabled
 
 
-@pytest.mark.parametrize("context", [restored_buffers, untouched])
+@pytest.mark.parametrize("context", [evaluation, untouched])
 @pytest.mark.parametrize("raises", [False, True])
 def test_buffers_are_restored(context: Any, raises: bool) -> None:
     model = network().train()

@@ -88,6 +88,7 @@ def test_streams_move_between_devices() -> None:
     assert saved.factor().device.type == "cpu"
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_elimination_does_not_synchronize_with_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """With sync debug mode "error", every synchronization during the elimination raises."""
     from interpress.linalg import cholesky

@@ -27,7 +27,8 @@ def test_the_sample_is_what_the_consumer_reads(analysis: Analysis, digits: Train
     columns = expected.movedim(1, -1).flatten(0, -2)
     torch.testing.assert_close(sample.columns(), columns, atol=1e-5, rtol=1e-5)
     assert sample.dense is not None
-    assert sample.weight is analysis.study.spaces.program.parameters()["back.0.weight"]
+    assert sample.weight is not None
+    assert torch.equal(sample.weight, digits.model.back[0].weight)
     assert torch.equal(sample.units(analysis.spaces["inner.0"]), torch.arange(48))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 
 import pytest
@@ -61,7 +62,7 @@ def test_kept_units_are_nested_and_equally_many_of_every_cell(selection: str, ne
         space = orders.profiles[name].space
         widths = range(space.step, space.size + 1, space.step)
         kept = [order.kept(width) for width in widths]
-        for narrow, wide in zip(kept, kept[1:], strict=False):
+        for narrow, wide in itertools.pairwise(kept):
             assert set(narrow.tolist()) < set(wide.tolist())
         for width, units in zip(widths, kept, strict=True):
             assert torch.equal(units, units.unique())  # ascending

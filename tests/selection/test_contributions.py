@@ -40,7 +40,7 @@ def test_flattened_channels_are_gathered_for_their_consumer(
     hidden = analysis.study.original.get_submodule("hidden")
     with torch.no_grad():
         expected = nn.functional.linear(sample.operand, hidden.weight)  # type: ignore[arg-type]
-    assert X.shape[1:] == (24 * 4, 1)
+    assert X.shape[1:] == (24, 4)
     outputs = torch.einsum("rct,oct->ro", X, W)
     torch.testing.assert_close(outputs, expected, atol=1e-4, rtol=1e-4)
     by_unit = summed_by_unit(torch.einsum("rct,oct->roc", X, W), sample, profile)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.zoo.members import build
 
-from interpress import Analysis
+from interpress import Analysis, find_spaces
 from interpress.selection.units import columns_by_unit, units_of
 
 
@@ -24,7 +25,15 @@ def test_units_must_have_equally_many_columns(units: list[int]) -> None:
 def test_labels_of_other_spaces_belong_to_no_unit(analysis: Analysis) -> None:
     spaces = analysis.spaces
     tap = next(tap for tap in spaces.taps.values() if tap.name.startswith("hidden"))
-    flattened = units_of(spaces, spaces["stem.0"], tap.labels)
-    # (channels, 4 positions), flattened
-    assert torch.equal(flattened, torch.arange(24).repeat_interleave(4))
+    assert torch.equal(units_of(spaces, spaces["stem.0"], tap.labels), torch.arange(24))
     assert set(units_of(spaces, spaces["inner.0"], tap.labels).tolist()) == {-1}
+
+
+def test_heads_have_their_own_units() -> None:
+    """Sixteen channels in four heads: a column belongs to a channel and to a head."""
+    model, example = build("einsum_attention")
+    spaces = find_spaces(model, example)
+    tap = spaces.taps[spaces["v"].taps[0]]
+    assert torch.equal(units_of(spaces, spaces["v"], tap.labels), torch.arange(16))
+    heads = units_of(spaces, spaces["k:heads"], tap.labels)
+    assert torch.equal(heads, torch.arange(4).repeat_interleave(4))

@@ -1,1 +1,1 @@
-"""From a model to its channel spaces: capture, follow the labels, draw the conclusions."""
+"""A captured model as a program of operators, and one executor that runs it."""

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from interpress.errors import ArgumentError, CaptureError
 from interpress.graph.example import Example
-from interpress.graph.model_state import evaluation, restored_buffers, unwrap
+from interpress.graph.model_state import evaluation, unwrap
 from interpress.graph.program import Program
 
 _TRANSPARENT = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
@@ -38,7 +38,7 @@ def capture(model: nn.Module, example: Any) -> Program:
     network = unwrap(model)
     inputs = Example.of(example)
     _check(network, inputs)
-    with evaluation(network), restored_buffers(network), torch.random.fork_rng(), torch.no_grad():
+    with evaluation(network), torch.random.fork_rng(), torch.no_grad():
         captured_inputs = _at_least_two_examples(network, inputs)
         exported = _export(network, captured_inputs)
     program = _to_program(network, exported, captured_inputs)
@@ -77,10 +77,10 @@ def _check_stored_weights(model: nn.Module) -> None:
                 "parameter first, with "
                 "torch.nn.utils.parametrize.remove_parametrizations(module, tensor_name)"
             )
-        hooks = [type(hook).__name__ for hook in module._forward_pre_hooks.values()]
-        if {"WeightNorm", "SpectralNorm"} & set(hooks):
+        hooks = {type(hook).__name__ for hook in module._forward_pre_hooks.values()}
+        for hook in hooks & {"WeightNorm", "SpectralNorm"}:
             raise CaptureError(
-                f"module {name!r} computes its weight in a {hooks[0]} hook; make it a plain "
+                f"module {name!r} computes its weight in a {hook} hook; make it a plain "
                 "parameter first, with torch.nn.utils.remove_weight_norm or remove_spectral_norm"
             )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+import weakref
 from collections.abc import Iterator
 
 import torch
@@ -11,6 +13,9 @@ from torch.utils import _pytree as pytree
 
 from interpress.errors import ArgumentError
 from interpress.graph.example import Example
+from interpress.graph.global_settings import attention_fast_path
+from interpress.graph.restoring import finish
+from interpress.graph.snapshot import Snapshot
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -26,41 +31,72 @@ def unwrap(model: nn.Module) -> nn.Module:
             return model
 
 
+class _Running:
+    """A model in evaluation mode, and how many callers need it so."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.callers = 0
+        self._modes = [(module, module.training) for module in model.modules()]
+        self._snapshot = Snapshot(model)
+
+    def start(self) -> None:
+        """Switch all modules to evaluation mode."""
+        for module, _ in self._modes:
+            module.training = False
+
+    def restore(self) -> None:
+        """Restore the state and each module's own mode."""
+        self._snapshot.restore()
+        for module, mode in self._modes:
+            module.training = mode
+
+
+_running: weakref.WeakKeyDictionary[nn.Module, _Running] = weakref.WeakKeyDictionary()
+_lock = threading.RLock()
+
+
 @contextlib.contextmanager
 def evaluation(model: nn.Module) -> Iterator[None]:
-    """Switch all modules to evaluation mode; restore each module's own mode afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    fastpath = torch.backends.mha.get_fastpath_enabled()
+    """Run the body with all modules in evaluation mode, and undo what it changes.
+
+    Afterwards every module has its own mode again, and parameters, buffers and attributes that a
+    forward wrote have their old values. If several threads use one model, the last one restores.
+    """
+    entered = False
     try:
-        for module, _ in modes:
-            module.training = False
-        # fused attention kernels would hide the operators from torch.export
-        torch.backends.mha.set_fastpath_enabled(False)
-        yield
+        with _lock:
+            running = _running.get(model) or _running.setdefault(model, _Running(model))
+            running.callers += 1
+            entered = True
+            running.start()
+        with attention_fast_path.set_to(False):
+            yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(fastpath)
-        for module, mode in modes:
-            module.training = mode
+        if entered:
+            left = [False]
+            finish(lambda: _leave(model, running, left))
+
+
+def _leave(model: nn.Module, running: _Running, left: list[bool]) -> None:
+    with _lock:
+        if not left[0]:
+            left[0] = True
+            running.callers -= 1
+        if running.callers == 0:
+            running.restore()
+            _running.pop(model, None)
 
 
 @contextlib.contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
-    """Restore the global random state and the model's buffers afterwards."""
+    """Restore the global random state and the model's state afterwards."""
     devices = {t.device.index or 0 for t in model.parameters() if t.is_cuda}
-    with torch.random.fork_rng(devices=sorted(devices)), restored_buffers(model):
-        yield
-
-
-@contextlib.contextmanager
-def restored_buffers(model: nn.Module) -> Iterator[None]:
-    """Give buffers that a forward writes into their old values back."""
-    before = {buffer: buffer.clone() for buffer in model.buffers()}
-    try:
-        yield
-    finally:
-        for buffer, value in before.items():
-            if not torch.equal(buffer, value):
-                buffer.copy_(value)
+    with torch.random.fork_rng(devices=sorted(devices)):
+        snapshot = Snapshot(model)
+        try:
+            yield
+        finally:
+            finish(snapshot.restore)
 
 
 def output_tensors(model: nn.Module, example: Example) -> list[Tensor]:

@@ -110,7 +110,8 @@ def _align_slab(op: Op, slab: Labelling, value: Value, other: Value) -> None:
 def unlabelled_reason(op: Op) -> str:
     """Return the reason for freezing channels that meet values without labels in `op`."""
     return (
-        f"{op.location} combines its channels with values that cannot shrink (no weight makes them)"
+        f"{op.location} combines its channels with values that cannot shrink, because no weight "
+        "makes them"
     )
 
 

@@ -20,12 +20,17 @@ from interpress.graph.capture import capture
 from interpress.graph.example import Example
 from interpress.graph.executor import Executor
 from interpress.graph.fast_kernels import exact_kernels
+from interpress.graph.global_settings import default_dtype
 from interpress.graph.model_state import output_tensors
 from interpress.graph.program import Program, captured_name, fixed_size
+from interpress.graph.restoring import finish
 from interpress.linalg.precision import exact_dtype
 from interpress.spaces.read_sites import by_node, operand_of, with_operand
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
+
+_CONSTANT = 1e-12  # variation relative to its size below which a column counts as constant
+_ROUNDING = 64  # units in the last place by which a value may differ
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ def prove(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> 
     dtype = exact_dtype(device)
     _check_weights(smaller, cut)
     try:
-        with _default_dtype(dtype):
+        with default_dtype.set_to(dtype):
             with _fixed_seed():
                 expected = projected(spaces, cut, inputs, dtype)
             with _unrounded_weights(smaller, cut, dtype), _fixed_seed():
@@ -147,28 +152,21 @@ def _fixed_seed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """Set the dtype of tensors that the model creates without naming one."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
-
-
-@contextlib.contextmanager
 def _unrounded_weights(smaller: nn.Module, cut: Cut, dtype: torch.dtype) -> Iterator[None]:
     """Cast the smaller network to `dtype`, with changed weights as they were before rounding."""
     named = dict(smaller.named_parameters()) | dict(smaller.named_buffers())
     rounded = {name: tensor.data for name, tensor in named.items()}
+
+    def restore() -> None:
+        for name, tensor in named.items():
+            tensor.data = rounded[name]
+
     try:
         for name, tensor in named.items():
             tensor.data = _cast(cut.weights.get(name, tensor.data), dtype)
         yield
     finally:
-        for name, tensor in named.items():
-            tensor.data = rounded[name]
+        finish(restore)
 
 
 def _check_weights(smaller: nn.Module, cut: Cut) -> None:
@@ -207,21 +205,35 @@ def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _difference(outputs: list[Tensor], expected: list[Tensor]) -> float:
-    """Return the largest relative difference between floating-point outputs; inf if it is NaN."""
+    """Return the largest relative difference between floating-point outputs; inf if it is NaN.
+
+    Every column of an output (an index of all dims but the batch) is compared by itself, relative
+    to how much it varies over the batch. A norm over all columns would let one huge constant, such
+    as a mask of -1e9, hide any error in the others.
+    """
     if [a.shape for a in outputs] != [b.shape for b in expected]:
         return float("inf")
     largest = 0.0
     for a, b in zip(outputs, expected, strict=True):
-        if not a.is_floating_point():
-            continue
-        a, b = a.double().cpu(), b.double().cpu()
-        if bool(b.isinf().any()):  # masked positions may be infinite in both
-            same = a == b
-            a, b = torch.where(same, 0.0, a), torch.where(same, 0.0, b)
-        norm = float(torch.linalg.vector_norm(b))
-        distance = float(torch.linalg.vector_norm(a - b))
-        relative = distance / norm if norm else distance
-        if relative != relative:
-            return float("inf")
-        largest = max(largest, relative)
+        if a.is_floating_point() and a.numel():
+            eps = torch.finfo(a.dtype).eps
+            largest = max(largest, _column_difference(a.double().cpu(), b.double().cpu(), eps))
     return largest
+
+
+def _column_difference(a: Tensor, b: Tensor, eps: float) -> float:
+    """Return the largest difference of a column, relative to its own or the median variation."""
+    a, b = (t.reshape(len(t), -1) if t.ndim > 1 else t.reshape(1, -1) for t in (a, b))
+    same = a == b  # masked positions may be infinite in both
+    distance = torch.where(same, 0.0, (a - b).abs())
+    if bool(distance.isnan().any() | distance.isinf().any()):
+        return float("inf")
+    size = torch.where(b.isfinite(), b.abs(), 0.0).amax(0)
+    finite = torch.where(b.isfinite(), b, 0.0)
+    variation = finite.amax(0) - finite.amin(0) if len(b) > 1 else size
+    varies = variation > _CONSTANT * size
+    typical = variation[varies].median() if bool(varies.any()) else size.median()
+    # a value of this size cannot be represented more exactly, however little it varies
+    distance = (distance.amax(0) - _ROUNDING * eps * size).clamp(min=0)
+    scale = torch.maximum(torch.where(varies, variation, 0.0), typical)
+    return float((distance / scale.clamp(min=torch.finfo(torch.float64).tiny)).amax())

@@ -11,9 +11,11 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from interpress.errors import SurgeryError
+from interpress.graph.snapshot import has_values
 from interpress.surgery.attributes import update_attributes
 from interpress.surgery.cut import Cut
 
@@ -40,9 +42,33 @@ def copy_with(model: nn.Module, changed: Mapping[str, Tensor]) -> nn.Module:
             setattr(replacement, key, copy.deepcopy(value))
         memo[id(original)] = replacement
     try:
-        return copy.deepcopy(model, memo)
+        duplicate = copy.deepcopy(model, memo)
     except Exception as problem:
         raise SurgeryError(
             f"{type(model).__name__} cannot be copied ({type(problem).__name__}: {problem}); "
             "remove attributes that cannot be copied, such as locks, files and generators"
         ) from problem
+    _check_separate(model, duplicate)
+    return duplicate
+
+
+def _check_separate(model: nn.Module, duplicate: nn.Module) -> None:
+    """Refuse a copy that shares memory with the original, as a custom `__deepcopy__` may make."""
+    original = {_storage(tensor) for _, tensor in _tensors(model)}
+    for name, tensor in _tensors(duplicate):
+        if _storage(tensor) in original:
+            raise SurgeryError(
+                f"a copy of {type(model).__name__} shares the memory of {name!r} with the "
+                "original, so changing one would change the other; remove the custom __deepcopy__, "
+                "or let it copy all parameters and buffers"
+            )
+
+
+def _tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """Return the parameters and buffers that hold numbers."""
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return [(name, tensor) for name, tensor in named if tensor.numel() and has_values(tensor)]
+
+
+def _storage(tensor: Tensor) -> tuple[torch.device, int]:
+    return tensor.device, tensor.untyped_storage().data_ptr()

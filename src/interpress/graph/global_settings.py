@@ -1,0 +1,64 @@
+"""Settings of the whole process that several threads may need at once."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+import torch
+
+from interpress.graph.restoring import finish
+
+T = TypeVar("T")
+
+
+class SharedSetting(Generic[T]):
+    """A process-wide setting that is changed while at least one thread needs it.
+
+    The first thread saves the user's value, the last one restores it. Saving and restoring in every
+    thread by itself would end with one thread's temporary value.
+    """
+
+    def __init__(self, read: Callable[[], T], write: Callable[[T], object]) -> None:
+        self._read, self._write = read, write
+        self._lock = threading.Lock()
+        self._users = 0
+        self._saved: T | None = None
+
+    @contextlib.contextmanager
+    def set_to(self, value: T) -> Iterator[None]:
+        """Give the setting a value; all threads that are inside must agree on it."""
+        entered = False
+        try:
+            with self._lock:
+                if self._users == 0:
+                    self._saved = self._read()
+                self._users += 1
+                entered = True
+                self._write(value)
+            yield
+        finally:
+            if entered:
+                left = [False]
+                finish(lambda: self._leave(left))
+
+    def _leave(self, left: list[bool]) -> None:
+        with self._lock:
+            if not left[0]:
+                left[0] = True
+                self._users -= 1
+            if self._users == 0:
+                assert self._saved is not None
+                self._write(self._saved)
+
+
+attention_fast_path: SharedSetting[bool] = SharedSetting(
+    torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled
+)
+"""Whether attention runs as one fused kernel, which hides its operators from torch.export."""
+default_dtype: SharedSetting[torch.dtype] = SharedSetting(
+    torch.get_default_dtype, torch.set_default_dtype
+)
+"""The dtype of tensors that a model creates without naming one."""

@@ -1,0 +1,102 @@
+"""A snapshot of a model's state, to undo what its forward writes.
+
+A forward may write buffers, re-assign them, renormalise an embedding, count its calls or cache a
+value. None of that may leak into the user's model, or into the smaller copy made from it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+_written_parameters: weakref.WeakKeyDictionary[nn.Module, frozenset[str]] = (
+    weakref.WeakKeyDictionary()
+)
+"""Per model, the parameters that its forward writes. The first snapshot of a model copies all of
+them to find out; later ones copy only these."""
+
+
+class Snapshot:
+    """The attributes of every module of a model, and the values of tensors that may be written."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._attributes = [
+            (module, {key: (value, _contents(value)) for key, value in vars(module).items()})
+            for module in model.modules()
+        ]
+        self._first = model not in _written_parameters
+        written = _written_parameters.get(model, frozenset())
+        copied = [
+            *((name, p) for name, p in model.named_parameters() if self._first or name in written),
+            *model.named_buffers(),
+        ]
+        self._tensors = {
+            name: (tensor, tensor.data, tensor.detach().clone())
+            for name, tensor in copied
+            if has_values(tensor)
+        }
+
+    def restore(self) -> None:
+        """Undo every change since the snapshot; calling it twice does no harm."""
+        for module, attributes in self._attributes:
+            _restore_attributes(module, attributes)
+        changed = set()
+        for name, (tensor, data, value) in self._tensors.items():
+            with torch.no_grad():
+                if tensor.dtype != value.dtype or tensor.shape != value.shape:
+                    tensor.data = data
+                if not torch.equal(tensor, value):
+                    changed.add(name)
+                    tensor.data.copy_(value)
+        if self._first:
+            parameters = {name for name, _ in self._model.named_parameters()}
+            _written_parameters[self._model] = frozenset(changed & parameters)
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Return whether a tensor holds numbers, and not only a shape."""
+    return not tensor.is_meta and not isinstance(tensor, FakeTensor)
+
+
+def _contents(value: Any) -> Any:
+    """Return a shallow copy of a container, so that changes inside it can be undone."""
+    if isinstance(value, dict):
+        return dict(value)
+    return list(value) if type(value) in (list, set) else None
+
+
+def _restore_attributes(module: nn.Module, attributes: dict[str, tuple[Any, Any]]) -> None:
+    current = vars(module)
+    for key in [key for key in current if key not in attributes]:
+        del current[key]
+    for key, (value, contents) in attributes.items():
+        if current.get(key, _MISSING) is not value:
+            current[key] = value
+        if contents is not None and not _same_items(value, contents):
+            value.clear()
+            (value.extend if isinstance(value, list) else value.update)(contents)
+
+
+_MISSING = object()
+
+
+def _same_items(value: Any, contents: Any) -> bool:
+    """Return whether a container still holds the same objects."""
+    return len(value) == len(contents) and all(
+        a is b for a, b in zip(_items(value), _items(contents), strict=True)
+    )
+
+
+def _items(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield item
+    else:
+        yield from value

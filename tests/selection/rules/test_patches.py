@@ -1,0 +1,42 @@
+"""`patches`: backward elimination with all inputs of the consumers free."""
+
+import torch
+from torch import nn
+
+import interpress
+from interpress.linalg.elimination import eliminate
+from interpress.selection.profile import Profile, profiles_of
+from interpress.selection.rules.patches import patches
+from interpress.selection.rules.weights import weights
+
+
+def test_the_order_is_that_of_backward_elimination(profiles: dict[str, Profile]) -> None:
+    profile = profiles["inner.0"]
+    consumers = [view.patches for view in profile.views if view.patches is not None]
+    assert len(consumers) == 1
+    units, errors = eliminate(consumers)
+    ranking = patches(profile)
+    assert torch.equal(ranking.units, units)
+    assert ranking.errors is not None
+    assert torch.equal(ranking.errors, errors)
+
+
+def test_without_patches_the_order_is_that_of_weights(profiles: dict[str, Profile]) -> None:
+    p = profiles["hidden"]
+    (view,) = p.views
+    hidden = type(view)(view.tap, view.factor, 1, None, lambda: view.H, lambda: None)
+    without = Profile(p.space, (hidden,), p.producers, p.activations)
+    assert torch.equal(patches(without).units, weights(without).units)
+
+
+def test_dead_channels_are_dropped_first() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 3)).eval()
+    with torch.no_grad():
+        model[0].bias[[2, 9]] = -1e3
+    study = interpress.analyze(model, torch.randn(200, 6)).study
+    (profile,) = profiles_of(study.spaces, study.statistics).values()
+    ranking = patches(profile)
+    assert sorted(ranking.units[-2:].tolist()) == [2, 9]
+    assert ranking.errors is not None
+    assert ranking.errors[-3:].tolist() == [0.0] * 3
