@@ -1,7 +1,7 @@
 """Tables of parts found by name: selections, allocations and budgets.
 
 The built-in parts of a registry are the files of one package. The name of a part is the name of
-its file, with dashes for underscores. A file is imported when its part is first used, so listing
+its file, with dashes for underscores (unless `dashes=False`, for names that are keywords). A file is imported when its part is first used, so listing
 the names imports nothing. Other packages add parts with `register`.
 """
 
@@ -24,9 +24,10 @@ class Registry(Mapping[str, T]):
     package whose files define the built-in parts.
     """
 
-    def __init__(self, kind: str, package: str) -> None:
+    def __init__(self, kind: str, package: str, *, dashes: bool = True) -> None:
         self.kind = kind
         self._package = package
+        self._separator = "-" if dashes else "_"
         self._parts: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -42,7 +43,8 @@ class Registry(Mapping[str, T]):
 
     def __getitem__(self, name: str) -> T:
         if name not in self._parts and name in self._files():
-            importlib.import_module(f"{self._package}.{name.replace('-', '_')}")
+            file = name.replace(self._separator, "_")
+            importlib.import_module(f"{self._package}.{file}")
         if name not in self._parts:
             raise ArgumentError(
                 f"{self.kind}={name!r} is not known; choose one of {', '.join(self)}"
@@ -60,4 +62,5 @@ class Registry(Mapping[str, T]):
 
     def _files(self) -> list[str]:
         path = importlib.import_module(self._package).__path__
-        return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(path))
+        files = [module.name for module in pkgutil.iter_modules(path)]
+        return sorted(file.replace("_", self._separator) for file in files)

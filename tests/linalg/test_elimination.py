@@ -49,7 +49,7 @@ def test_every_drop_is_the_cheapest_one_and_its_error_is_exact() -> None:
 
 def test_dependent_blocks_are_dropped_first_without_error() -> None:
     blocks = torch.arange(8).reshape(8, 1)
-    order, errors = eliminate([consumer(100, blocks, 0)], first=torch.tensor([6, 2]))
+    order, errors = eliminate([consumer(100, blocks, 0)], dependent=torch.tensor([6, 2]))
     assert order[-2:].tolist() == [2, 6]
     assert errors[6:].tolist() == [0.0, 0.0, 0.0]
     assert bool((errors.diff() <= 0).all())

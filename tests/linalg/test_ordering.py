@@ -100,7 +100,7 @@ def test_certified_accuracy_holds_with_the_smallest_k(A: Tensor, eps: float) -> 
     norm = float(torch.linalg.matrix_norm(A, 2))
     error = float(torch.linalg.matrix_norm(A - A[:, result.kept] @ result.T, 2))
     assert error <= eps * norm
-    assert ordering.certified(result.k, eps)
+    assert ordering.is_certified(result.k, eps)
     if result.k > 0 and eps > 0:
         assert ordering.spectral_tail(result.k - 1) > (eps - 1.01 * ordering.floor) * norm
 

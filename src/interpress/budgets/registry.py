@@ -42,7 +42,7 @@ class BudgetRule:
     prepare: Prepare
 
 
-BUDGETS: Registry[BudgetRule] = Registry("budget", "interpress.budgets.rules")
+BUDGETS: Registry[BudgetRule] = Registry("budget", "interpress.budgets.rules", dashes=False)
 
 
 def budget(

@@ -22,6 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interpress.errors import DataError
+
 # Ridge added to the diagonal of G, relative to its mean. A few thousand rows do not determine the
 # directions that are smaller than this.
 RIDGE = 1e-2
@@ -49,25 +51,25 @@ class Consumer:
     """The squared norm that errors are relative to."""
 
 
-def eliminate(readers: list[Consumer], first: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def eliminate(consumers: list[Consumer], dependent: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return all blocks, most important first, and the error for every number of kept blocks.
 
     The most important block is the one that is dropped last. The errors have shape (blocks + 1,):
     entry k is the error with k blocks kept, relative to `energy` and summed over the consumers.
-    The blocks in `first` depend on the others; they are dropped first and count as no error.
+    The blocks in `dependent` depend on the others; they are dropped first and count as no error.
     """
-    states = [_State.of(consumer) for consumer in readers]
-    count = len(readers[0].blocks)
-    remaining = torch.arange(count, device=readers[0].G.device)
+    states = [_State.of(consumer) for consumer in consumers]
+    count = len(consumers[0].blocks)
+    remaining = torch.arange(count, device=consumers[0].G.device)
     dropped_by_round: list[Tensor] = []
     errors = [0.0]
-    if first is not None and len(first):
-        dropped = first.to(remaining.device)
+    if dependent is not None and len(dependent):
+        dropped = dependent.to(remaining.device)
         remaining = remaining[~torch.isin(remaining, dropped)]
         for state in states:
             state.drop(dropped, remaining)
         dropped_by_round.append(dropped)
-        errors += [0.0] * len(first)
+        errors += [0.0] * len(dependent)
     while len(remaining):
         growth = torch.stack([state.growth(remaining) for state in states]).sum(0)
         drops = max(1, len(remaining) // _REMAINING_PER_DROP, count // _ALL_PER_DROP)
@@ -115,6 +117,11 @@ class _State:
     def of(cls, consumer: Consumer) -> _State:
         """Return the state before the first drop."""
         G = consumer.G
+        if not bool(G.isfinite().all()):
+            raise DataError(
+                "the second moments of a consumer's inputs overflow; scale the activations down, "
+                "or run the model in float64"
+            )
         size = G.diagonal().mean().clamp(min=1e-30)
         scaled = G / size
         scaled.diagonal().add_(RIDGE)

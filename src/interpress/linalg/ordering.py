@@ -210,7 +210,7 @@ class ColumnOrdering:
                 low, stride = k + 1, 2 * stride
         return self.at_rank(high, max_entry=max_entry) if best is None else best
 
-    def certified(self, k: int, eps: float, dtype: torch.dtype | None = None) -> bool:
+    def is_certified(self, k: int, eps: float, dtype: torch.dtype | None = None) -> bool:
         """Return whether `||Z - Z[:, kept] @ T||_2 <= eps * ||Z||_2`, rounding errors included."""
         return k == self.n or self._holds(self.at_rank(k), eps, dtype)
 

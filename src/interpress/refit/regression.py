@@ -84,6 +84,8 @@ class Regression:
             return Solution(None, W0.new_zeros(len(W0)), before, before)
         shifts = self.centre is not None
         normal = NormalEquations(self.X[:, fitted], self._weights(fitted), shifts)
+        if not bool(normal.gram.isfinite().all()):  # inputs too large to square
+            return Solution(None, W0.new_zeros(len(W0)), before, before)
         best = self._best_ridge(normal, z, fitted, judged, before)
         if best is None:
             return Solution(None, W0.new_zeros(len(W0)), before, before)

@@ -74,6 +74,8 @@ def patch_consumer(
     moments = statistics.moments.get(tap.name)
     if moments is None:
         return _channel_consumer(absorber, weight, units, statistics.factors[tap.name], variance)
+    if not bool(moments.gram.isfinite().all()):  # activations too large to square in float32
+        return None
     W = _projected(weight.to(torch.promote_types(weight.dtype, torch.float32)).flatten(1), moments)
     column = absorber.column.repeat_interleave(W.shape[1] // len(absorber.column))
     unit = torch.where(column >= 0, units[column.clamp(min=0)], -1)

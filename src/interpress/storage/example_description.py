@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from interpress.graph.example import Example
+
+_LARGEST = 2**28  # numbers in one tensor; a larger description is damaged
 
 
 def describe(example: Example) -> dict[str, Any]:
@@ -31,7 +34,9 @@ def random_example(description: Any, device: torch.device) -> Example:
 
     def draw(node: Any) -> Any:
         if isinstance(node, dict) and "dtype" in node:
-            dtype, shape = getattr(torch, node["dtype"]), node["shape"]
+            dtype, shape = getattr(torch, node["dtype"]), [int(size) for size in node["shape"]]
+            if not isinstance(dtype, torch.dtype) or math.prod(shape) > _LARGEST:
+                raise ValueError(f"an example of {node['dtype']} with shape {shape}")
             low, high = node["range"]
             if dtype.is_floating_point:
                 uniform = torch.rand(shape, generator=generator, dtype=torch.float64)

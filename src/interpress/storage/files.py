@@ -19,6 +19,22 @@ from interpress.errors import StorageError
 FORMAT_VERSION = 1
 
 
+def source_path(path: str | os.PathLike[str]) -> Path:
+    """Return a path to read; raise if no file system can have it."""
+    try:
+        source = Path(path)
+        source.exists()
+    except (ValueError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise StorageError(f"{str(path)[:80]!r} is not a usable path ({reason})") from error
+    return source
+
+
+def target_path(path: str | os.PathLike[str]) -> Path:
+    """Return a path to write, through a link and not over it."""
+    return Path(os.path.realpath(source_path(path)))
+
+
 def save_tensors(
     path: str | os.PathLike[str],
     kind: str,
@@ -26,7 +42,7 @@ def save_tensors(
     fields: Mapping[str, str],
 ) -> None:
     """Write one safetensors file; after an interrupt or on a full disk the old file remains."""
-    target = Path(os.path.realpath(path))  # write through a link, not over it
+    target = target_path(path)
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     stamp = {"interpress": kind, "version": str(FORMAT_VERSION)}
     metadata = {**stamp, **fields, "sha256": _digest(plain, {**stamp, **fields})}
@@ -35,7 +51,7 @@ def save_tensors(
 
 def save_text(path: str | os.PathLike[str], text: str, *, overwrite: bool = False) -> None:
     """Write one text file."""
-    target = Path(os.path.realpath(path))
+    target = target_path(path)
     if target.exists() and not overwrite:
         raise StorageError(f"{target} exists; pass overwrite=True to replace it")
     _write(target, text.encode())
@@ -63,13 +79,14 @@ def load_tensors(
     path: str | os.PathLike[str], kind: str
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read what `save_tensors` wrote; raise if the file is damaged or of another kind."""
-    source = Path(path)
+    source = source_path(path)
     if not source.is_file():
         raise StorageError(f"{source} is not a file; give the path that was saved to")
     try:
         with safe_open(source, framework="pt") as file:
             fields = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            # copied, because misaligned memory of the file changes the last bits of products
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise StorageError(
             f"{source} is not a readable safetensors file ({error}); it may be truncated: save it "
@@ -95,5 +112,10 @@ def _digest(tensors: Mapping[str, Tensor], fields: Mapping[str, str]) -> str:
     digest = hashlib.sha256(json.dumps(sorted(fields.items())).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(_bytes(tensor))
     return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    flat = tensor.detach().reshape(-1).clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8).numpy().data

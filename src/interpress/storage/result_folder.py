@@ -7,6 +7,7 @@ analysis: tensors and sizes are put into a copy of a freshly built original.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -24,7 +25,15 @@ from interpress._version import __version__
 from interpress.errors import StorageError
 from interpress.graph.model_state import unwrap
 from interpress.pipeline.outcome import Outcome
-from interpress.storage.files import FORMAT_VERSION, load_tensors, save_tensors
+from interpress.storage.example_description import describe
+from interpress.storage.files import (
+    FORMAT_VERSION,
+    load_tensors,
+    save_tensors,
+    source_path,
+    target_path,
+)
+from interpress.storage.fingerprint import fingerprint, matches
 from interpress.surgery.weights import copy_with
 
 WEIGHTS, PLAN, PAGE = "weights.safetensors", "plan.json", "report.html"
@@ -75,6 +84,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "frozen": {space.name: space.frozen for space in outcome.spaces.frozen},
         "original": _architecture(outcome.original),
         "sizes": list(changed_sizes(outcome.original, outcome.model)),
+        "output": fingerprint(outcome.model, describe(outcome.spaces.program.example)),
     }
 
 
@@ -82,7 +92,7 @@ def checked_target(
     folder: str | os.PathLike[str], overwrite: bool, remedy: str = "pass overwrite=True"
 ) -> Path:
     """Return the folder that a result may be written to, or raise."""
-    target = Path(os.path.realpath(folder))  # write through a link, not over it
+    target = target_path(folder)
     if target.exists() and not target.is_dir():
         raise StorageError(f"{target} is a file; give a folder")
     above = next(path for path in (target, *target.parents) if path.exists())
@@ -103,10 +113,29 @@ def load(folder: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     The model's shapes must be the original's; its weights do not matter. The model is left as it
     was. Nothing is executed from the files.
     """
-    source = Path(folder)
+    source = source_path(folder)
     record, tensors = _read(source)
     network = unwrap(model)
-    _check_architecture(source, record["original"], _architecture(network))
+    try:
+        _check_architecture(source, record["original"], _architecture(network))
+        _check_tensors(source, tensors, dict(_tensors(network)))
+        smaller = _filled(source, network, tensors)
+        _set_sizes(source, smaller, record["sizes"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise StorageError(
+            f"{source / PLAN} lacks or garbles {error}; save the result again"
+        ) from error
+    if not matches(smaller, record.get("output")):
+        raise StorageError(
+            f"{source}: the loaded network gives other outputs than the saved one, so the model "
+            "keeps something that is neither a parameter, a buffer nor a size (a value cached on "
+            "the first call, a module in a plain list); register it, and compress again"
+        )
+    return smaller
+
+
+def _filled(source: Path, network: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """Return a copy of the original with the saved tensors."""
     original = dict(_tensors(network))
     changed = {
         name: tensor if original[name].is_meta else tensor.to(original[name].device)
@@ -116,11 +145,42 @@ def load(folder: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     for name, tensor in dict(_tensors(smaller)).items():
         if name in tensors and tensor.dtype != tensors[name].dtype:
             raise StorageError(f"{source}: {name!r} could not be set; build the model plainly")
-    modules = dict(smaller.named_modules())
-    for module, attribute, value in record["sizes"]:
-        is_tuple = isinstance(getattr(modules[module], attribute), tuple)
-        setattr(modules[module], attribute, tuple(value) if is_tuple else value)
     return smaller
+
+
+def _check_tensors(
+    source: Path, tensors: Mapping[str, Tensor], original: Mapping[str, Tensor]
+) -> None:
+    """Refuse tensors that are missing, larger than the original's, or NaN."""
+    for name in original:
+        if name not in tensors:
+            raise StorageError(f"{source / WEIGHTS} lacks the tensor {name!r}; save again")
+    for name, tensor in tensors.items():
+        if name not in original:
+            raise StorageError(f"{source / WEIGHTS} holds {name!r}, which the model does not have")
+        sizes = zip(tensor.shape, original[name].shape, strict=False)
+        if tensor.ndim != original[name].ndim or any(new > old for new, old in sizes):
+            raise StorageError(
+                f"{source / WEIGHTS}: {name!r} has shape {tuple(tensor.shape)}, but the original's "
+                f"is {tuple(original[name].shape)} and no dim can grow; save again"
+            )
+        if tensor.is_floating_point() and bool(tensor.isnan().any()):
+            raise StorageError(f"{source / WEIGHTS}: {name!r} holds NaN; save again")
+
+
+def _set_sizes(source: Path, smaller: nn.Module, sizes: Any) -> None:
+    """Set recorded sizes, which must be integers that the module already has."""
+    modules = dict(smaller.named_modules())
+    for module, attribute, value in sizes:
+        current = vars(modules[module])[attribute]
+        new = tuple(value) if isinstance(current, tuple) else value
+        alike = _is_size(current) and _is_size(new) and type(current) is type(new)
+        if not alike or (isinstance(new, tuple | list) and len(new) != len(current)):
+            raise StorageError(
+                f"{source / PLAN} sets {module}.{attribute} to {value!r}, but it is {current!r} in "
+                "the model; only sizes can be set. Save the result again"
+            )
+        setattr(modules[module], attribute, new)
 
 
 def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -131,9 +191,9 @@ def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             raise StorageError(f"{source} lacks {name}; copy the folder again, or save again")
     try:
         text = (source / PLAN).read_text(encoding="utf-8")
-        record = json.loads(text)
+        record = json.loads(text, parse_constant=_refuse_constant)
         kind, version = record["interpress"], int(record["version"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise StorageError(
             f"{source / PLAN} is not a readable plan ({type(error).__name__}: {error}); it may be "
             "truncated: save it again"
@@ -152,6 +212,10 @@ def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             "restore it, or save the result again"
         )
     return record, tensors
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def changed_sizes(original: nn.Module, smaller: nn.Module) -> Iterator[tuple[str, str, Any]]:
@@ -210,18 +274,32 @@ def _evidence(outcome: Outcome) -> dict[str, Any] | None:
 
 
 def _move_into_place(temporary: Path, target: Path) -> None:
-    """Move a folder into place; an old one is deleted only once the new one is there."""
-    if target.exists():
-        old = target.parent / f".{uuid.uuid4().hex}.old"
-        os.replace(target, old)
-        try:
-            os.replace(temporary, target)
-        except OSError:
-            os.replace(old, target)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        os.replace(temporary, target)
+    """Move a folder into place; an old one is deleted only once the new one is there.
+
+    Another process may do the same at the same time: the last one wins, and none leaves a trace.
+    """
+    moved_away: list[Path] = []
+    try:
+        while True:
+            try:
+                os.replace(temporary, target)
+                break
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            old = target.parent / f".{uuid.uuid4().hex}.old"
+            try:
+                os.replace(target, old)
+                moved_away.append(old)
+            except FileNotFoundError:  # another process moved it away
+                continue
+    except BaseException:
+        if moved_away and not target.exists():
+            os.replace(moved_away.pop(), target)
+        raise
+    finally:
+        for old in moved_away:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def _sha(text: str) -> str:

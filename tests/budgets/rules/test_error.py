@@ -32,8 +32,8 @@ def test_the_widths_are_the_smallest_that_are_certified(analysis: Analysis) -> N
     name, width = "hidden", result.widths["hidden"]
     (view,) = result.orders.profiles[name].views
     ordering = view.ordering(result.orders[name].units)
-    assert ordering.certified(width, 0.15, torch.float32)
-    assert not ordering.certified(width - 1, 0.15, torch.float32)
+    assert ordering.is_certified(width, 0.15, torch.float32)
+    assert not ordering.is_certified(width - 1, 0.15, torch.float32)
 
 
 def test_a_named_method_is_not_refitted_and_a_written_one_is(analysis: Analysis) -> None:

@@ -71,7 +71,7 @@ def _smallest(study: Study, problem: Problem, name: str, eps: float) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         width = allowed[middle]
-        if all(o.certified(width * per_unit, eps, study.dtype) for o, per_unit in orderings):
+        if all(o.is_certified(width * per_unit, eps, study.dtype) for o, per_unit in orderings):
             low = middle
         else:
             high = middle
@@ -84,6 +84,6 @@ def _uncertified(study: Study, kept: Mapping[str, Tensor], eps: float) -> set[st
     too_narrow: set[str] = set()
     orderings = tap_orderings(study.spaces, kept, study.statistics.factors)
     for tap, (ordering, interpolation) in orderings.items():
-        if not ordering.certified(interpolation.k, eps, study.dtype):
+        if not ordering.is_certified(interpolation.k, eps, study.dtype):
             too_narrow |= {name for name in kept if tap in study.spaces[name].taps}
     return too_narrow
