@@ -91,7 +91,7 @@ def main(
     networks = {
         "original": model,
         "preserve (default)": result.model,
-        "iterative-id (paper)": analysis.compress(flops=0.5, method="iterative-id").model,
+        "iterative-id, paper": analysis.compress(flops=0.5, method="iterative-id").model,
         "largest weights": by_magnitude(result),
     }
     rows = [_compared(name, smaller, model, data) for name, smaller in networks.items()]

@@ -1,8 +1,8 @@
 """Tables of parts found by name: selections, allocations and budgets.
 
-The built-in parts of a registry are the files of one package. The name of a part is the name of
-its file, with dashes for underscores (unless `dashes=False`, for names that are keywords). A file is imported when its part is first used, so listing
-the names imports nothing. Other packages add parts with `register`.
+The built-in parts of a registry are the files of one package. The name of a part is the name of its
+file, with dashes for underscores (or as it is, with `dashes=False`). A file is imported when its
+part is first used, so listing the names imports nothing. Other packages add parts with `register`.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def test_a_newer_format_is_refused(saved: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(files, "FORMAT_VERSION", 7)
     save_tensors(saved, "thing", TENSORS, {})
     monkeypatch.undo()
-    with pytest.raises(StorageError, match="format version 7.*reads up to 1; upgrade interpress"):
+    with pytest.raises(StorageError, match=r"format version 7.*reads up to 1; upgrade interpress"):
         load_tensors(saved, "thing")
 
 
@@ -94,7 +94,7 @@ def test_text_is_not_replaced_unasked(tmp_path: Path) -> None:
     save_text(path, "second", overwrite=True)
     assert path.read_text() == "second"
     assert path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(StorageError, match="cannot write .*Choose a folder that exists"):
+    with pytest.raises(StorageError, match=r"cannot write .*Choose a folder that exists"):
         save_text(tmp_path / "nowhere" / "page.html", "text")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -12,12 +12,13 @@ from interpress.calibration.consumers import dense_consumers, shrinkable_taps
 from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
 from interpress.calibration.statistics import OutputVariance, PatchMoments, Statistics
 from interpress.data.batches import batch_size
-from interpress.errors import DataError
+from interpress.errors import CaptureError, DataError
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.graph.dense import DenseLayer, sample_rows
 from interpress.graph.example import Example
 from interpress.graph.executor import Executor
 from interpress.graph.fast_kernels import fast_kernels
+from interpress.graph.model_state import output_tensors
 from interpress.graph.patterns import epilogue_of
 from interpress.linalg.factor import RFactor, triangle
 from interpress.linalg.stream import FactorStream
@@ -33,6 +34,7 @@ LARGEST_PATCH = 2048
 """Inputs per output of a consumer whose patches are measured. Larger kernels are projected onto
 each channel's principal directions, so that the Gram matrix stays this small."""
 _FEWEST_ROWS_PER_EXAMPLE = 4
+_SAME_OUTPUT = 1e-3  # relative difference that faster kernels may cause
 _USUAL_PATCH = 1280  # inputs per output up to which all ROWS_PER_EXAMPLE patches are taken
 _FEWEST_PATCHES = 10  # per example, for larger kernels
 
@@ -61,6 +63,8 @@ def calibrate(
         collector.batch_examples = batch_size(example)
         outputs = executor.run(example, before=collector.before, after=collector.after)
         check_not_nan(outputs, number)
+        if number == 0:
+            check_same_outputs(spaces, example, outputs)
         top_classes.append(top_classes_of(meaning, outputs, collector.batch_examples))
         examples += collector.batch_examples
         done()
@@ -166,6 +170,35 @@ def check_not_nan(outputs: Iterable[Tensor], number: int) -> None:
                 f"the model's output is NaN for {bad} examples of calibration batch {number}; "
                 "drop or repair these examples, or run the model in float32"
             )
+
+
+def check_same_outputs(spaces: Spaces, example: Example, outputs: Sequence[Tensor]) -> None:
+    """Refuse a program that does not compute what the model computes on a calibration batch.
+
+    It was captured on a few examples. A model that branches on the batch size runs other operators
+    on a full batch.
+    """
+    expected = output_tensors(spaces.program.model, example)
+    for output, value in zip(outputs, expected, strict=False):
+        if output.shape == value.shape and _nearly_equal(output, value):
+            continue
+        captured = spaces.program.example.tensors()[0].shape[0]
+        raise CaptureError(
+            f"on a calibration batch of {batch_size(example)} examples the model does not compute "
+            f"what it computed on the {captured} examples it was captured with; remove branches on "
+            f"the batch size or on random numbers, or calibrate in batches of {captured}"
+        )
+
+
+def _nearly_equal(output: Tensor, value: Tensor) -> bool:
+    """Return whether two outputs are equal up to the rounding of faster kernels."""
+    if not value.is_floating_point():
+        return True  # scores that are nearly equal may be decided differently
+    a, b = output.double(), value.double()
+    same = (a == b) | (a.isnan() & b.isnan())
+    a, b = torch.where(same, 0.0, a), torch.where(same, 0.0, b)
+    tolerance = torch.finfo(value.dtype).eps ** 0.5
+    return float((a - b).norm()) <= max(_SAME_OUTPUT, tolerance) * float(value.double().norm())
 
 
 def _groups_orthogonal(factor: RFactor, tap: Tap) -> RFactor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from interpress.dryrun.settle import settle
@@ -25,7 +26,7 @@ def find_spaces(
     result was proved by the projection identity. Every other space is frozen, with a reason.
     `print` the result for a table. The model is not changed.
     """
-    with stages("Finding channel spaces", 3, progress) as step:
+    with torch.inference_mode(False), stages("Finding channel spaces", 3, progress) as step:
         program = capture(model, example)
         step("following channels")
         spaces = spaces_of(program, exclude)

@@ -14,6 +14,7 @@ from interpress.data.inputs import LABELS, Forward, required_inputs
 from interpress.errors import DataError
 from interpress.evaluation.output_meaning import AUTO, find_meaning, tensors_of
 from interpress.evaluation.tally import Agreement, Tally
+from interpress.graph.capture import check_has_values
 from interpress.graph.example import Example
 from interpress.graph.model_state import evaluation, untouched, unwrap
 from interpress.progress import display
@@ -38,6 +39,8 @@ def agreement(
     sign of one score), "decisions" (integers) or "regression".
     """
     networks = unwrap(first), unwrap(second)
+    for network in networks:
+        check_has_values(network)
     sources = (
         CalibrationSet(data, networks[0], forward=forward),
         CalibrationSet((), networks[1], forward=forward),

@@ -72,6 +72,11 @@ def tensors_of(result: Any) -> list[Tensor]:
 
 def _check_shape(meaning: OutputMeaning, output: Tensor) -> None:
     """Refuse a kind that the output cannot have."""
+    if output.is_complex():
+        raise ArgumentError(
+            f"the model's output is complex ({output.dtype}), which cannot be compared; wrap the "
+            "model so that it returns torch.view_as_real(output)"
+        )
     if meaning.kind == "decisions" and output.is_floating_point():
         raise ArgumentError(
             "kind='decisions' is for outputs of integers, but this model returns scores; choose "

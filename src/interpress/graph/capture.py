@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import operator
+import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from interpress.graph.example import Example
 from interpress.graph.model_state import evaluation, unwrap
 from interpress.graph.program import Program
 
+_EXPORTING = threading.Lock()  # torch.export keeps state of the whole process while it runs
 _TRANSPARENT = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
 """Operators that run a body in another mode, and the position of that body among the arguments.
 
@@ -37,7 +39,9 @@ def capture(model: nn.Module, example: Any) -> Program:
     """
     network = unwrap(model)
     inputs = Example.of(example)
-    _check(network, inputs)
+    check_model(network)
+    if not inputs.tensors():
+        raise ArgumentError("the example holds no tensor; pass what the model's forward takes")
     with evaluation(network), torch.random.fork_rng(), torch.no_grad():
         captured_inputs = _at_least_two_examples(network, inputs)
         exported = _export(network, captured_inputs)
@@ -45,20 +49,29 @@ def capture(model: nn.Module, example: Any) -> Program:
     return dataclasses.replace(program, doubled=captured_inputs is not inputs)
 
 
-def _check(model: nn.Module, example: Example) -> None:
-    """Raise an error if the model or the example cannot be captured."""
-    _check_values(model)
+def check_model(model: nn.Module) -> None:
+    """Raise an error if the model cannot be captured."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise CaptureError(
+            f"{type(model).__name__} is a TorchScript model, which torch.export cannot capture; "
+            "pass the Python model it was scripted or traced from"
+        )
+    check_has_values(model)
     _check_stored_weights(model)
-    if not example.tensors():
-        raise ArgumentError("the example holds no tensor; pass what the model's forward takes")
 
 
-def _check_values(model: nn.Module) -> None:
+def check_has_values(model: nn.Module) -> None:
+    """Raise an error if a parameter or buffer has no values yet."""
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if is_lazy(tensor):
             raise CaptureError(
                 f"parameter {name!r} has no shape yet, because its module is lazy; run the model "
                 "once on an example first"
+            )
+        if tensor.is_inference():
+            raise CaptureError(
+                f"{name!r} was created under torch.inference_mode, so it can never be trained; "
+                "build the model outside of it"
             )
         if tensor.is_meta:
             raise CaptureError(
@@ -110,7 +123,7 @@ def _export(model: nn.Module, example: Example) -> ExportedProgram:
     problems: list[Exception] = []
     for options in (flexible, {}):
         try:
-            with warnings.catch_warnings():
+            with _EXPORTING, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch.export warns about torch's internals
                 return export(model, example.args, dict(example.kwargs), strict=False, **options)
         except Exception as problem:  # torch.export raises many types

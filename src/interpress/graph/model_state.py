@@ -31,28 +31,13 @@ def unwrap(model: nn.Module) -> nn.Module:
             return model
 
 
-class _Running:
-    """A model in evaluation mode, and how many callers need it so."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.callers = 0
-        self._modes = [(module, module.training) for module in model.modules()]
-        self._snapshot = Snapshot(model)
-
-    def start(self) -> None:
-        """Switch all modules to evaluation mode."""
-        for module, _ in self._modes:
-            module.training = False
-
-    def restore(self) -> None:
-        """Restore the state and each module's own mode."""
-        self._snapshot.restore()
-        for module, mode in self._modes:
-            module.training = mode
+_locks: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
+_lock_of_locks = threading.Lock()
 
 
-_running: weakref.WeakKeyDictionary[nn.Module, _Running] = weakref.WeakKeyDictionary()
-_lock = threading.RLock()
+def _lock_of(model: nn.Module) -> threading.RLock:
+    with _lock_of_locks:
+        return _locks.setdefault(model, threading.RLock())
 
 
 @contextlib.contextmanager
@@ -60,38 +45,32 @@ def evaluation(model: nn.Module) -> Iterator[None]:
     """Run the body with all modules in evaluation mode, and undo what it changes.
 
     Afterwards every module has its own mode again, and parameters, buffers and attributes that a
-    forward wrote have their old values. If several threads use one model, the last one restores.
+    forward wrote have their old values. One thread at a time runs a model: torch.export and the
+    switch of modes change the model that other threads would see.
     """
-    entered = False
-    try:
-        with _lock:
-            running = _running.get(model) or _running.setdefault(model, _Running(model))
-            running.callers += 1
-            entered = True
-            running.start()
-        with attention_fast_path.set_to(False):
+    with _lock_of(model), attention_fast_path.set_to(False):
+        snapshot = Snapshot(model)  # it includes the modes
+        try:
+            for module in model.modules():
+                module.training = False
             yield
-    finally:
-        if entered:
-            left = [False]
-            finish(lambda: _leave(model, running, left))
-
-
-def _leave(model: nn.Module, running: _Running, left: list[bool]) -> None:
-    with _lock:
-        if not left[0]:
-            left[0] = True
-            running.callers -= 1
-        if running.callers == 0:
-            running.restore()
-            _running.pop(model, None)
+        finally:
+            finish(snapshot.restore)
 
 
 @contextlib.contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
-    """Restore the global random state and the model's state afterwards."""
+    """Restore the global random state and the model's state afterwards.
+
+    The body runs outside `torch.inference_mode`, so that networks it makes can be trained. Threads
+    that work on the same model wait for each other.
+    """
     devices = {t.device.index or 0 for t in model.parameters() if t.is_cuda}
-    with torch.random.fork_rng(devices=sorted(devices)):
+    with (
+        _lock_of(model),
+        torch.inference_mode(False),
+        torch.random.fork_rng(devices=sorted(devices)),
+    ):
         snapshot = Snapshot(model)
         try:
             yield

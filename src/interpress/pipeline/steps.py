@@ -17,16 +17,22 @@ from interpress.data.calibration_set import CalibrationSet
 from interpress.dryrun.find import find_spaces
 from interpress.errors import ArgumentError
 from interpress.evaluation.output_meaning import find_meaning
+from interpress.graph.capture import check_model
 from interpress.network.network import Network
 from interpress.pipeline.literal import literal_iterative_id
 from interpress.pipeline.options import Options
 from interpress.progress import Display
 from interpress.selection.orders import Orders
+from interpress.selection.profile import is_measurable
 from interpress.spaces.spaces import Spaces
 
 
+_UNMEASURABLE = "its channels are read in unequal pieces, which calibration cannot measure"
+
+
 def read_data(model: nn.Module, data: Any, options: Options) -> CalibrationSet:
-    """Return the calibration set, after checking that it can be read twice."""
+    """Return the calibration set, after checking the model, and that the data can be reread."""
+    check_model(model)
     calibration = CalibrationSet(data, model, forward=options.forward, seed=options.seed)
     calibration.check_stable()
     return calibration
@@ -35,6 +41,13 @@ def read_data(model: nn.Module, data: Any, options: Options) -> CalibrationSet:
 def find(model: nn.Module, data: CalibrationSet, options: Options) -> Spaces:
     """Capture the model and return its channel spaces; raise if none can shrink."""
     spaces = find_spaces(model, data.first(), exclude=options.exclude, progress=options.progress)
+    spaces = spaces.freeze(
+        {
+            space.name: _UNMEASURABLE
+            for space in spaces.shrinkable
+            if not is_measurable(spaces, space)
+        }
+    )
     if not spaces.shrinkable:
         reasons = "; ".join(f"{space.name}: {space.frozen}" for space in spaces.frozen[:3])
         raise ArgumentError(

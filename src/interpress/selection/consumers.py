@@ -74,8 +74,6 @@ def patch_consumer(
     moments = statistics.moments.get(tap.name)
     if moments is None:
         return _channel_consumer(absorber, weight, units, statistics.factors[tap.name], variance)
-    if not bool(moments.gram.isfinite().all()):  # activations too large to square in float32
-        return None
     W = _projected(weight.to(torch.promote_types(weight.dtype, torch.float32)).flatten(1), moments)
     column = absorber.column.repeat_interleave(W.shape[1] // len(absorber.column))
     unit = torch.where(column >= 0, units[column.clamp(min=0)], -1)
@@ -84,6 +82,10 @@ def patch_consumer(
         return None
     has_bias = norm is not None or arguments_of(node).get("bias") is not None
     G = moments.centred() if has_bias else moments.whole()
+    if not bool(G.isfinite().all()):  # activations too large to square in float32
+        return None
+    if not bool(G.to(W).isfinite().all()):
+        W = W.to(G)
     return Consumer(G.to(W), W.T, blocks, variance * moments.rows)
 
 

@@ -97,6 +97,13 @@ def profiles_of(
     return profiles
 
 
+def is_measurable(spaces: Spaces, space: ChannelSpace) -> bool:
+    """Return whether some tap has the same number of columns for every unit of a space."""
+    labels = (spaces.taps[name].labels for name in space.taps)
+    units = (units_of(spaces, space, tap_labels) for tap_labels in labels)
+    return any(columns_by_unit(tap_units, space.size) is not None for tap_units in units)
+
+
 def _no_data(tap: str) -> TapSample:
     raise no_activations(tap)
 

@@ -119,7 +119,8 @@ def load(folder: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     try:
         _check_architecture(source, record["original"], _architecture(network))
         _check_tensors(source, tensors, dict(_tensors(network)))
-        smaller = _filled(source, network, tensors)
+        with torch.inference_mode(False):
+            smaller = _filled(source, network, tensors)
         _set_sizes(source, smaller, record["sizes"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise StorageError(

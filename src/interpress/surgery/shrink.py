@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 from interpress.spaces.spaces import Spaces
@@ -20,8 +21,9 @@ def shrink(
     example by the projection identity, and `SurgeryError` is raised if it fails. `verify=False`
     skips the check.
     """
-    cut = Cut(spaces, kept, T)
-    smaller = shrunk_copy(cut)
-    if verify:
-        check(spaces, cut, smaller)
+    with torch.inference_mode(False):
+        cut = Cut(spaces, kept, T)
+        smaller = shrunk_copy(cut)
+        if verify:
+            check(spaces, cut, smaller)
     return smaller

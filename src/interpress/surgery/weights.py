@@ -42,7 +42,8 @@ def copy_with(model: nn.Module, changed: Mapping[str, Tensor]) -> nn.Module:
             setattr(replacement, key, copy.deepcopy(value))
         memo[id(original)] = replacement
     try:
-        duplicate = copy.deepcopy(model, memo)
+        with torch.inference_mode(False):
+            duplicate = copy.deepcopy(model, memo)
     except Exception as problem:
         raise SurgeryError(
             f"{type(model).__name__} cannot be copied ({type(problem).__name__}: {problem}); "

@@ -15,9 +15,8 @@ from interpress.selection.orders import ChannelOrder, Orders
 from interpress.selection.profile import Profile
 
 _TRUST = 0.1
-"""Exponent of the measured factor; 0 would ignore it. On the three CIFAR-10 networks the measured
-factors gain less than 0.1 points over `marginal` and are noisy with 16 examples, so they are
-shrunk towards 1."""
+"""Exponent of the measured factor: 0 ignores it, 1 trusts it fully. A factor measured on 16
+examples is noisy, so it is shrunk towards 1."""
 
 
 def measured_losses(orders: Orders, effects: Effects | None) -> dict[str, Tensor]:

@@ -1,0 +1,126 @@
+"""The generated pages show the result files, and the claims on them hold in the files."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+from benchmarks import page, provenance
+from benchmarks.experiment import RESULTS, Report, experiments
+from benchmarks.experiments import baselines, removed
+from benchmarks.tables import interval_half_width
+
+# Their data are not available; the commands are tested on stand-ins.
+NOT_RUN = {"imagenet", "atom3d"}
+# Figures of the paper in the template. Our own figures must come from the result files.
+PAPER_FIGURES = {
+    "94.6", "94.0", "93.3", "97.3", "93.2", "93.0", "95.9", "68.0", "92.6", "88.6",
+}  # fmt: skip
+TEMPLATE = page.TEMPLATES[page.EVIDENCE]
+
+
+@pytest.mark.parametrize("path", page.TEMPLATES, ids=lambda path: path.stem)
+def test_a_page_equals_its_rendered_template(path: Path) -> None:
+    text = path.read_text()
+    assert text == page.render(page.TEMPLATES[path]), "run python -m benchmarks page"
+    assert "{{" not in text
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_the_tables_beside_a_result_file_show_its_rows(path: Path) -> None:
+    expected = page.result_markdown(path)
+    assert path.with_suffix(".md").read_text() == expected, "run python -m benchmarks page"
+
+
+@pytest.mark.parametrize("name", sorted(set(experiments()) - NOT_RUN))
+def test_an_experiment_is_on_the_page_with_its_commands_and_tables(name: str) -> None:
+    text = page.EVIDENCE.read_text()
+    report = Report.load(RESULTS / f"{name}.json")
+    assert f"`benchmarks/results/{name}.json`" in text
+    assert provenance.heading(report) in text
+    assert experiments()[name].tables(report) in text
+
+
+@pytest.mark.parametrize("name", sorted(NOT_RUN))
+def test_an_experiment_without_results_has_its_command_on_the_page(name: str) -> None:
+    assert f"python -m benchmarks {name}" in page.EVIDENCE.read_text()
+
+
+def test_every_other_measurement_is_on_the_page() -> None:
+    files = sorted(RESULTS.glob("preserve-*.md"))
+    missing = [path.name for path in files if path.read_text() not in page.EVIDENCE.read_text()]
+    assert files
+    assert not missing
+
+
+def test_every_plot_of_the_page_exists() -> None:
+    plots = re.findall(r"\]\(\.\./benchmarks/results/([^)]*)\)", page.EVIDENCE.read_text())
+    assert sorted(plots) == sorted(path.name for path in RESULTS.glob("*.svg"))
+
+
+def test_the_page_names_the_measured_version_once_at_its_top() -> None:
+    version = page.measured_version()
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+    assert page.EVIDENCE.read_text().split("\n\n")[1].count(version) == 1
+    assert page.EVIDENCE.read_text().count(f"interpress {version}") == 1
+
+
+def test_the_template_has_no_figures_of_ours() -> None:
+    prose = re.sub(r"\{\{[^}]*\}\}|`[^`]*`", "", TEMPLATE.read_text())
+    assert set(re.findall(r"\b\d{2}\.\d\b", prose)) <= PAPER_FIGURES
+
+
+def test_the_readme_shows_the_headline() -> None:
+    readme = (page.ROOT / "README.md").read_text()
+    assert page.headline() in readme, "put benchmarks.page.headline() there"
+
+
+@pytest.mark.parametrize("network", ["vgg16", "mobilenetv1", "resnet56"])
+def test_preserve_exceeds_every_baseline_and_torch_pruning(network: str) -> None:
+    report = Report.load(RESULTS / "baselines.json")
+    seeds = report.distinct("seed", network=network, method="preserve")
+    assert len(seeds) >= 3
+    competitors = {
+        (row["method"], row["correction"])
+        for row in report.where(network=network)
+        if "preserve" not in row["method"] and baselines.PRESERVE_WIDTHS not in row["method"]
+    }
+    assert {name for name, _ in competitors} >= {*baselines.BASELINES, "Torch-Pruning L1"}
+    for method, correction in competitors:
+        rows = report.where(network=network, method=method, correction=correction)
+        margins = baselines.leads(report, network, rows)
+        assert len(margins) == len(seeds)
+        mean = sum(margins) / len(margins)
+        assert mean - interval_half_width(margins) > 0, (method, correction)
+
+
+def test_all_networks_of_the_comparison_have_half_of_the_flops() -> None:
+    """Only the uniform ratios of Torch-Pruning on ResNet-56 are too coarse for that."""
+    report = Report.load(RESULTS / "baselines.json")
+    coarse = {
+        (row["network"], row["method"])
+        for row in report.all_rows
+        if not 0.49 < row["flops"] < 0.505
+    }
+    assert coarse <= {
+        ("resnet56", f"Torch-Pruning {importance}{suffix}")
+        for importance in ("L1", "group L1", "group L2")
+        for suffix in ("", baselines.INTERIORS)
+    }
+
+
+def test_a_removed_class_stays_within_five_points_with_preserve() -> None:
+    report = Report.load(RESULTS / "removed.json")
+    for network, label in product(removed.NETWORKS, removed.CLASSES):
+        gaps = removed.gaps(report, network, "preserve", label)
+        assert len(gaps) == 3
+        assert sum(gaps) / len(gaps) <= 5, (network, label)
+
+
+@pytest.mark.parametrize("label", removed.FINE_TUNED_CLASSES)
+def test_fine_tuning_forgets_a_removed_class(label: int) -> None:
+    report = Report.load(RESULTS / "removed.json")
+    (gap,) = removed.gaps(report, "vgg16", removed.FINE_TUNED, label)
+    assert gap > 50
