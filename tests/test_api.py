@@ -347,7 +347,7 @@ def test_bad_values_are_refused_before_data_are_read(name: str, value: Any) -> N
 
 
 def test_what_is_no_module() -> None:
-    with pytest.raises(ArgumentError, match=r"expected an nn\.Module"):
+    with pytest.raises(ArgumentError, match=r"model is a NoneType; pass a torch\.nn\.Module"):
         compress(None, X, flops=0.5)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="nothing in this model can shrink"):
         compress(nn.Sequential(nn.Linear(16, 10)), X, flops=0.5)

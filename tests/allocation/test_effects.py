@@ -24,6 +24,7 @@ def test_the_effect_is_the_distance_of_the_cut_networks_output(
 ) -> None:
     study = demo_analysis.study
     images = study.few_examples(16).args[0]
+    assert len(orders) == 3
     for name, order in orders.items():
         ((width, distance),) = effects[name]
         kept = {name: order.kept(width)}

@@ -16,6 +16,7 @@ def test_losses_are_raised_until_they_never_increase() -> None:
 
 
 def test_losses_come_from_the_errors_or_the_proxy_of_an_order(orders: Orders) -> None:
+    assert len(orders) == 3
     for name, order in orders.items():
         assert torch.equal(consumer_errors(orders)[name], monotone(order.errors))
         assert torch.equal(pivot_ratios(orders)[name], monotone(order.proxy))

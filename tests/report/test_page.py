@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,54 +13,14 @@ import torch
 from torch import nn
 
 import interpress
-from interpress import demo
-from interpress.report import content_of, report_page
+from interpress import Result
+from interpress.report.content import content_of
+from interpress.report.page import html_tables, page_of, report_page
 
 BROWSER = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
 PICTURES = Path(__file__).parents[2] / "build" / "report"
-
-
-@pytest.fixture(scope="module")
-def result() -> interpress.Result:
-    return interpress.compress(demo.network(), demo.load_digits().calibration, flops=0.3)
-
-
-@pytest.fixture(scope="module")
-def page(result: interpress.Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("page") / "report.html"
-    result.report(path, evaluation=demo.load_digits().test)
-    return path
-
-
-def test_it_holds_what_was_asked_and_what_came_out(result: interpress.Result) -> None:
-    content = content_of(result, demo.load_digits().test)
-    found = interpress.agreement(result.known.model, result.model, demo.load_digits().test)
-    assert content["asked"] == "flops=0.3"
-    assert content["agreement"]["share"] == found.agreement
-    assert content["agreement"]["interval"] == found.interval
-    assert [row["after"] for row in content["spaces"]] == list(result.widths.values())
-    assert all(row["ratio"] >= 0.999 for row in content["spaces"])
-    assert [row["name"] for row in content["frozen"]] == ["classifier"]
-    assert content["made"]["seed"] == "0"
-    assert re.search(r"fingerprint [0-9a-f]{16}", content["made"]["calibration"])
-    assert len(content["flips"]) == len(found.flips)
-    assert all(flip["picture"].startswith("data:image/png;base64,") for flip in content["flips"])
-
-
-def test_the_curve_is_nested_and_passes_through_the_result(result: interpress.Result) -> None:
-    curve = content_of(result)["curve"]
-    points = curve["points"]
-    assert points[0]["flops"] == 1.0
-    assert points[0]["agreement"] == 1.0
-    assert points[0]["widths"] == [32, 64, 64]
-    for wider, narrower in itertools.pairwise(points):
-        pairs = zip(narrower["widths"], wider["widths"], strict=True)
-        assert all(a <= b for a, b in pairs)
-        assert narrower["flops"] < wider["flops"]
-        assert narrower["agreement"] <= wider["agreement"] + 1e-9
-    assert abs(points[curve["at"]]["flops"] - result.flops) < 0.05
 
 
 def test_it_fetches_nothing_and_escapes_names(page: Path) -> None:
@@ -75,32 +33,32 @@ def test_it_fetches_nothing_and_escapes_names(page: Path) -> None:
     model.add_module("out", nn.Linear(8, 3))
     result = interpress.compress(model, torch.randn(60, 6), width=0.5)
     assert "</script><b>" not in report_page(result)
+    assert "</script><b>" not in html_tables(result)
 
 
-def test_a_regression_and_a_network_of_text_have_pages_too() -> None:
-    model = nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 1))
-    result = interpress.compress(model, torch.randn(200, 6), flops=0.5)
-    content = content_of(result)
-    assert content["agreement"]["share"] is None
-    assert content["agreement"]["output_error"] > 0
-    assert content["curve"]["points"][0]["agreement"] is None
-    assert json.dumps(content)
-
-
-def test_notebooks_get_tables_and_a_figure(result: interpress.Result) -> None:
-    html = result._repr_html_()
-    assert html.count("<table>") == 2
-    assert "features.3" in html
-    figure = result.plot()
-    assert len(figure.data) == 2
-    assert figure.data[1].x[0] == pytest.approx(100 * result.flops)
-
-
-def test_an_existing_page_is_not_replaced_unasked(result: interpress.Result, page: Path) -> None:
+def test_an_existing_page_is_not_replaced_unasked(result: Result, page: Path) -> None:
     with pytest.raises(interpress.StorageError, match="overwrite=True"):
         result.report(page)
     with pytest.raises(interpress.StorageError, match="cannot write"):
         result.report(page.parent / "nowhere" / "page.html")
+
+
+def test_the_data_are_in_the_page_as_json(result: Result) -> None:
+    content = content_of(result)
+    text = page_of(content)
+    line = next(line for line in text.splitlines() if '"asked"' in line)
+    found = json.loads(line[line.index("{") : line.rindex("}") + 1])
+    assert found == json.loads(json.dumps(content))
+    assert "<title>" in text
+    assert "{{" not in text
+
+
+def test_tables_for_notebooks(result: Result) -> None:
+    html = html_tables(result)
+    assert html.count("<table>") == 2
+    assert all(row.name in html for row in result.plan)
+    assert f"on held-out examples: {result.agreement}" in html
+    assert "<b>preserve, asked for flops=0.3</b>" in html
 
 
 @pytest.fixture(scope="module")

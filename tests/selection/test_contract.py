@@ -14,7 +14,7 @@ from interpress.progress import display
 from interpress.selection.orders import Orders, order_all
 from interpress.selection.registry import SELECTIONS
 
-NETWORKS = ("preact_resnet", "vit", "einsum_attention", "shufflenet_v1")
+NETWORKS = ("preact_resnet", "depth_multiplier", "vit", "einsum_attention", "shufflenet_v1")
 
 
 @cache
@@ -42,7 +42,7 @@ def test_a_selection_orders_the_units_of_every_space(selection: str, network: st
     orders = orders_of(network, selection)
     again = orders_of(network, selection)
     assert orders.selection == selection
-    assert orders.keys() == orders.profiles.keys() == again.keys()
+    assert orders.keys() == orders.profiles.keys() == again.keys() != set()
     for name, order in orders.items():
         space = orders.profiles[name].space
         assert sorted(order.units.tolist()) == list(range(space.size))  # a permutation
@@ -58,6 +58,7 @@ def test_a_selection_orders_the_units_of_every_space(selection: str, network: st
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_kept_units_are_nested_and_equally_many_of_every_cell(selection: str, network: str) -> None:
     orders = orders_of(network, selection)
+    assert len(orders) > 0
     for name, order in orders.items():
         space = orders.profiles[name].space
         widths = range(space.step, space.size + 1, space.step)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -32,6 +34,14 @@ def test_errors_are_those_of_T_unless_the_selection_knows_better(
         assert float(order.errors[width]) == pytest.approx(expected, rel=1e-5)
     eliminated = order_channels(profiles["inner.0"], "patches")
     assert float(eliminated.errors[20]) < float(profile.squared_errors(eliminated.units)[20])
+
+
+def test_the_seed_of_the_study_draws_random_orders(analysis: Analysis) -> None:
+    studies = [replace(analysis.study, seed=seed) for seed in (0, 0, 1)]
+    with display(False) as bars:
+        units = [order_all(study, "random", bars)["inner.0"].units for study in studies]
+    assert torch.equal(units[0], units[1])
+    assert not torch.equal(units[0], units[2])
 
 
 def test_an_unknown_selection_lists_the_choices(profiles: dict[str, Profile]) -> None:

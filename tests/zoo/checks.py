@@ -1,4 +1,4 @@
-"""What must hold for every network: helpers to plant redundancy, measure T and compare outputs."""
+"""Helpers for every network: plant redundancy, measure `T`, compare outputs, count costs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from interpress.surgery.projection_identity import measure_taps
 
 
 def halved(space: ChannelSpace, seed: int) -> Tensor:
-    """A random half of every cell, at least one."""
+    """Return a random half of every cell, at least one channel each."""
     generator = torch.Generator().manual_seed(seed)
     shares = space.size // space.step
     share = max(1, shares // 2)
@@ -32,10 +32,10 @@ def halved(space: ChannelSpace, seed: int) -> Tensor:
 
 
 def plant(spaces: Spaces, kept: dict[str, Tensor]) -> None:
-    """Make every dropped channel a copy of a kept one of its cell, in all weights selected.
+    """Make every dropped channel a copy of a kept one of its cell, in all weights that produce it.
 
-    Weights that absorb are left alone: they read the copies as they read any channel. A dropped
-    head is a copy in everything.
+    Weights that absorb `T` are left alone: they read the copies as they read any channel. A dropped
+    head becomes a copy in all of its weights.
     """
     absorbed = _absorbed_labels(spaces)
     parameters = spaces.program.parameters()
@@ -54,34 +54,38 @@ def plant(spaces: Spaces, kept: dict[str, Tensor]) -> None:
 
 
 def _stand_ins(space: ChannelSpace, kept: Tensor) -> Tensor:
-    """Per channel, the kept one it is to equal."""
-    chosen = torch.arange(space.size)
-    stays = set(kept.tolist())
+    """Return, per channel, the kept channel of its cell that it is to equal."""
+    stand_ins = torch.arange(space.size)
+    kept_channels = set(kept.tolist())
     for cell in space.cells.unique().tolist():
         members = torch.nonzero(space.cells == cell).reshape(-1).tolist()
-        own = [m for m in members if m in stays]
-        for number, member in enumerate(m for m in members if m not in stays):
-            chosen[member] = own[number % len(own)]
-    return chosen
+        kept_members = [m for m in members if m in kept_channels]
+        for number, member in enumerate(m for m in members if m not in kept_channels):
+            stand_ins[member] = kept_members[number % len(kept_members)]
+    return stand_ins
 
 
 def _sources(
     flat: Tensor, spaces: Spaces, stand_ins: dict[int, Tensor], absorbed: Tensor
 ) -> Tensor:
-    """Per index along a dim, the index whose entries it takes over."""
-    result = torch.arange(len(flat))
-    own = spaces.membership
-    for home, units, heads in ((own.space, own.unit, False), (own.head_space, own.head, True)):
-        places: dict[tuple[int, int], list[int]] = {}
-        for place, label in enumerate(flat.tolist()):
+    """Return, per index along a dim, the index whose entries it takes over."""
+    source = torch.arange(len(flat))
+    membership = spaces.membership
+    for space_of, unit_of, heads in (
+        (membership.space, membership.unit, False),
+        (membership.head_space, membership.head, True),
+    ):
+        indices: dict[tuple[int, int], list[int]] = {}  # of every unit of every space
+        for index, label in enumerate(flat.tolist()):
             if not bool(absorbed[label]) or (heads and bool(absorbed[label] == _BY_CHANNEL)):
-                places.setdefault((int(home[label]), int(units[label])), []).append(place)
-        moved = result.clone()
-        for (space, unit), mine in places.items():
+                key = (int(space_of[label]), int(unit_of[label]))
+                indices.setdefault(key, []).append(index)
+        replaced = source.clone()
+        for (space, unit), unit_indices in indices.items():
             if space in stand_ins and int(stand_ins[space][unit]) != unit:
-                moved[mine] = result[places[(space, int(stand_ins[space][unit]))]]
-        result = moved
-    return result
+                replaced[unit_indices] = source[indices[(space, int(stand_ins[space][unit]))]]
+        source = replaced
+    return source
 
 
 def _copy(weight: Tensor, dim: int, source: Tensor) -> None:
@@ -93,7 +97,7 @@ _BY_CHANNEL, _BY_HEAD = 1, 2
 
 
 def _absorbed_labels(spaces: Spaces) -> Tensor:
-    """Per label, how it is absorbed: within each head (a query), across heads, or not at all."""
+    """Return, per label, if it is absorbed within each head (a query), across heads, or not."""
     absorbed = torch.zeros(spaces.trace.size, dtype=torch.long)
     for tap in spaces.taps.values():
         how = _BY_CHANNEL if tap.of_activations else _BY_HEAD
@@ -107,7 +111,7 @@ def _absorbed_labels(spaces: Spaces) -> Tensor:
 
 
 def interpolations(spaces: Spaces, cut: Cut) -> dict[str, Tensor]:
-    """`T` for every tap that loses channels, from activations on the example, group by group."""
+    """Return `T` of every tap that loses channels, from the activations on the example."""
     matrices = {}
     Z = measure_taps(spaces)
     for name, tap in spaces.taps.items():
@@ -127,23 +131,25 @@ def interpolations(spaces: Spaces, cut: Cut) -> dict[str, Tensor]:
 def _interpolation(Z: Tensor, kept: Tensor) -> Tensor:
     stream = FactorStream(Z.shape[1], route="tsqr")
     stream.add(Z.double())
-    rest = [column for column in range(Z.shape[1]) if column not in set(kept.tolist())]
-    order = torch.tensor([*kept.tolist(), *rest])
+    dropped = [column for column in range(Z.shape[1]) if column not in set(kept.tolist())]
+    order = torch.tensor([*kept.tolist(), *dropped])
     return order_as_given(stream.factor(), order).at_rank(len(kept)).T
 
 
 def difference(a: nn.Module, b: nn.Module, example: Any) -> float:
-    """Largest relative difference between two networks' outputs."""
-    worst = 0.0
-    for x, y in zip(output_tensors(a, Example.of(example)), output_tensors(b, Example.of(example)), strict=True):
+    """Return the largest relative difference between two networks' outputs."""
+    largest = 0.0
+    for x, y in zip(
+        output_tensors(a, Example.of(example)), output_tensors(b, Example.of(example)), strict=True
+    ):
         assert x.shape == y.shape
         if x.is_floating_point():
-            worst = max(worst, float((x - y).double().norm() / y.double().norm()))
-    return worst
+            largest = max(largest, float((x - y).double().norm() / y.double().norm()))
+    return largest
 
 
 def counted_flops(model: nn.Module, example: Any) -> int:
-    """What PyTorch's own counter says; on the CPU it sees attention only as plain products."""
+    """Return the FLOPs as PyTorch counts them; it counts attention only as plain products."""
     counter = FlopCounterMode(display=False)
     with evaluation(model), sdpa_kernel(SDPBackend.MATH), torch.no_grad(), counter:
         Example.of(example).call(model)
@@ -151,4 +157,5 @@ def counted_flops(model: nn.Module, example: Any) -> int:
 
 
 def parameter_count(model: nn.Module) -> int:
+    """Return the number of parameters."""
     return sum(parameter.numel() for parameter in model.parameters())

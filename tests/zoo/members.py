@@ -1,4 +1,4 @@
-"""The list of networks: how to build one, what it takes, and what must be able to shrink."""
+"""The networks of the zoo: how to build one, its inputs, and the spaces that must be shrinkable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Member:
     example: Callable[[], Any]
     widths: dict[str, int]
     frozen: tuple[str, ...] = ()
-    """Parts of the reasons that must be among those given."""
+    """Texts that must occur in the reasons of frozen spaces."""
     dtype: torch.dtype = torch.float64
 
 
@@ -229,7 +229,7 @@ ZOO: dict[str, Member] = {
 
 
 def build(name: str) -> tuple[nn.Module, Any]:
-    """The network with random weights and statistics, and an example for it."""
+    """Return the network with random weights and statistics, and an example for it."""
     torch.manual_seed(sum(map(ord, name)))
     member = ZOO[name]
     model = member.build()

@@ -1,4 +1,4 @@
-"""Structures that trip tools: gates, sharing, bare parameters, recurrent layers, odd inputs."""
+"""Unusual structures: gates, sharing, bare parameters, recurrent layers, odd inputs."""
 
 from __future__ import annotations
 

@@ -26,7 +26,6 @@ from interpress.selection.orders import Orders
 from interpress.selection.profile import is_measurable
 from interpress.spaces.spaces import Spaces
 
-
 _UNMEASURABLE = "its channels are read in unequal pieces, which calibration cannot measure"
 
 

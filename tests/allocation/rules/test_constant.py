@@ -10,8 +10,10 @@ from interpress.allocation.rules.constant import at_fraction, constant
 @pytest.mark.parametrize("fraction", [1.0, 0.6, 0.25, 0.0])
 def test_every_width_is_the_fraction_rounded_up(fraction: float, problem_of: MakeProblem) -> None:
     problem = problem_of("constant")
-    for name, width in at_fraction(problem, fraction).items():
-        assert width == max(1, -(-problem.full()[name] * round(100 * fraction) // 100))
+    assert at_fraction(problem, fraction) == {
+        name: max(1, -(-size * round(100 * fraction) // 100))
+        for name, size in problem.full().items()
+    }
 
 
 def test_widths_are_rounded_up_to_allowed_ones(problem_of: MakeProblem) -> None:

@@ -13,7 +13,9 @@ def test_every_step_cuts_the_fraction_of_the_layer_with_the_lowest_score(
     step: float, problem_of: MakeProblem
 ) -> None:
     problem = problem_of("iterative", step=step)
-    for before, after in itertools.pairwise(iterative(problem)):
+    path = list(iterative(problem))
+    assert len(path) > 20
+    for before, after in itertools.pairwise(path):
         following = {n: w - max(1, round(step * w)) for n, w in before.items() if w > 1}
         scores = {
             name: float(problem.orders[name].proxy[width])

@@ -11,6 +11,7 @@ def test_every_drop_is_the_one_that_lets_the_sum_grow_least() -> None:
     parts = torch.randn(200, 6, dtype=torch.float64) * torch.arange(1, 7)
     parts[:, 5] = -parts[:, 4]  # large, but they cancel
     ranking = _greedy(parts.T @ parts)
+    assert sorted(ranking.units.tolist()) == list(range(6))
     dropped: list[int] = []
     for unit in ranking.units.tolist()[::-1]:
         sums = {
