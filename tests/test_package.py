@@ -6,11 +6,13 @@ import importlib.metadata
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import interpress
+from interpress.extend import ALLOCATIONS, BUDGETS, SELECTIONS
 
 ROOT = Path(__file__).parents[1]
 
@@ -88,7 +90,19 @@ def test_documents_with_code_are_found() -> None:
     assert {"README.md", "linalg.md", "spaces.md"} <= {page.name for page in DOCUMENTS}
 
 
+@pytest.fixture
+def without_new_parts() -> Iterator[None]:
+    """Remove selections, allocations and budgets that a page registers."""
+    registries = (SELECTIONS, ALLOCATIONS, BUDGETS)
+    before = [set(registry) for registry in registries]
+    yield
+    for registry, names in zip(registries, before, strict=True):
+        for name in set(registry) - names:
+            del registry._parts[name]
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.usefixtures("without_new_parts")
 def test_code_in_documents_runs(document: Path) -> None:
     """Run every Python block of a page, in order, in one namespace."""
     blocks = [part.split("```", 1)[0] for part in document.read_text().split("```python\n")[1:]]

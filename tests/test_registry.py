@@ -43,11 +43,18 @@ def colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry[str]:
 def test_names_are_the_names_of_files(registry: Registry[object]) -> None:
     package = importlib.import_module(registry._package)
     files = [path.stem for path in Path(package.__path__[0]).glob("*.py")]
-    assert sorted(registry) == sorted(f.replace("_", "-") for f in files if f != "__init__")
+    names = {file.replace("_", registry._separator) for file in files if file != "__init__"}
+    assert set(registry) == names
     assert len(registry) == len(files) - 1
     for name in registry:
         assert name in registry
         assert registry[name] is registry[name]
+
+
+def test_budgets_are_names_of_arguments_and_other_parts_have_dashes() -> None:
+    assert all(name.isidentifier() for name in BUDGETS)
+    assert not any("_" in name for name in [*SELECTIONS, *ALLOCATIONS])
+    assert "bn-scale" in SELECTIONS
 
 
 @every
@@ -82,6 +89,10 @@ def test_a_second_part_of_a_name_is_refused(colours: Registry[str]) -> None:
     with pytest.raises(ValueError, match="the colour 'azure' is registered already"):
         colours.register("azure")("two")
     assert colours["azure"] == "one"
+    for _ in range(2):  # before and after the file of the built-in part was imported
+        with pytest.raises(ValueError, match="the colour 'blue' is registered already"):
+            colours.register("blue")("another blue")
+        assert colours["blue"] == "the colour blue"
 
 
 def test_a_file_that_does_not_register_its_name_is_refused(colours: Registry[str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
@@ -34,7 +35,9 @@ class Registry(Mapping[str, T]):
         """Return a decorator that adds a part under a name; a second part of that name raises."""
 
         def add(part: T) -> T:
-            if name in self._parts:
+            # a built-in part registers itself while its file is imported; any other part is second
+            unread = name in self._files() and self._module(name) not in sys.modules
+            if unread or name in self._parts:
                 raise ValueError(f"the {self.kind} {name!r} is registered already")
             self._parts[name] = part
             return part
@@ -43,8 +46,7 @@ class Registry(Mapping[str, T]):
 
     def __getitem__(self, name: str) -> T:
         if name not in self._parts and name in self._files():
-            file = name.replace(self._separator, "_")
-            importlib.import_module(f"{self._package}.{file}")
+            importlib.import_module(self._module(name))
         if name not in self._parts:
             raise ArgumentError(
                 f"{self.kind}={name!r} is not known; choose one of {', '.join(self)}"
@@ -59,6 +61,10 @@ class Registry(Mapping[str, T]):
 
     def __len__(self) -> int:
         return len(list(iter(self)))
+
+    def _module(self, name: str) -> str:
+        file = name.replace(self._separator, "_")
+        return f"{self._package}.{file}"
 
     def _files(self) -> list[str]:
         path = importlib.import_module(self._package).__path__

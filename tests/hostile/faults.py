@@ -125,7 +125,9 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def inject(count: int, seed: int = 0, report: Callable[[str], object] = sys.stdout.write) -> Counter[str]:
+def inject(
+    count: int, seed: int = 0, report: Callable[[str], object] = sys.stdout.write
+) -> Counter[str]:
     """Inject faults in turn into every action; return how many ended how."""
     generator = random.Random(seed)
     outcomes: Counter[str] = Counter()

@@ -39,7 +39,7 @@ class Snapshot:
         self._tensors = {
             name: (tensor, tensor.data, tensor.detach().clone())
             for name, tensor in copied
-            if has_values(tensor)
+            if _is_plain(tensor)
         }
 
     def restore(self) -> None:
@@ -62,6 +62,11 @@ class Snapshot:
 def has_values(tensor: Tensor) -> bool:
     """Return whether a tensor holds numbers, and not only a shape."""
     return not tensor.is_meta and not isinstance(tensor, FakeTensor)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Return whether a tensor can be copied and compared, which subclasses may not support."""
+    return type(tensor) in (Tensor, nn.Parameter, nn.Buffer) and has_values(tensor)
 
 
 def _contents(value: Any) -> Any:

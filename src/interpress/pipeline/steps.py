@@ -40,20 +40,20 @@ def read_data(model: nn.Module, data: Any, options: Options) -> CalibrationSet:
 def find(model: nn.Module, data: CalibrationSet, options: Options) -> Spaces:
     """Capture the model and return its channel spaces; raise if none can shrink."""
     spaces = find_spaces(model, data.first(), exclude=options.exclude, progress=options.progress)
-    spaces = spaces.freeze(
-        {
-            space.name: _UNMEASURABLE
-            for space in spaces.shrinkable
-            if not is_measurable(spaces, space)
-        }
-    )
-    if not spaces.shrinkable:
-        reasons = "; ".join(f"{space.name}: {space.frozen}" for space in spaces.frozen[:3])
+    usable = _measurable(spaces)
+    if not usable.shrinkable:
+        reasons = "; ".join(f"{space.name}: {space.frozen}" for space in usable.frozen[:3])
         raise ArgumentError(
             f"nothing in this model can shrink: all {len(spaces)} spaces are frozen ({reasons}); "
             "print interpress.find_spaces(model, example) for all reasons, or exclude less"
         )
     return spaces
+
+
+def _measurable(spaces: Spaces) -> Spaces:
+    """Freeze the spaces whose channels calibration cannot measure."""
+    names = [space.name for space in spaces.shrinkable if not is_measurable(spaces, space)]
+    return spaces.freeze(dict.fromkeys(names, _UNMEASURABLE))
 
 
 def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Display) -> Study:
@@ -71,13 +71,13 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
         )
     statistics = replace(statistics, data=data.fingerprint())
     return Study(
-        spaces,
-        statistics,
-        data,
-        meaning,
-        statistics.examples,
-        statistics.top_classes,
-        options.seed,
+        spaces=_measurable(spaces),
+        statistics=statistics,
+        data=data,
+        meaning=meaning,
+        fit_examples=statistics.examples,
+        top_classes=statistics.top_classes,
+        seed=options.seed,
     )
 
 
