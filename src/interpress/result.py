@@ -34,7 +34,8 @@ class Result(Outcome):
         return self.summary()
 
     def __repr__(self) -> str:
-        return f"Result({self.budget}, flops={self.flops:.3f}, agreement={self.agreement})"
+        left = f"{self.flops:.1%} of the FLOPs left"
+        return f"Result(asked for {self.budget}, {left}, agreement: {self.agreement})"
 
     def save(
         self,

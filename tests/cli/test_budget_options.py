@@ -26,7 +26,7 @@ def test_a_new_budget_is_an_option_and_is_named_in_errors(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rule = replace(BUDGETS["flops"], meaning="fraction of the energy to keep", example=0.25)
-    monkeypatch.setitem(BUDGETS._parts, "peak-energy", rule)
+    monkeypatch.setitem(BUDGETS._parts, "peak_energy", rule)
     app = typer.Typer()
     received: list[Any] = []
 
@@ -39,11 +39,11 @@ def test_a_new_budget_is_an_option_and_is_named_in_errors(
     def other() -> None: ...
 
     assert guarded(app, ["compress", "--peak-energy", "0.5"]) == 0
-    assert (received[0].kind, received[0].value) == ("peak-energy", 0.5)
+    assert (received[0].kind, received[0].value) == ("peak_energy", 0.5)
     assert guarded(app, ["compress", "--help"]) == 0
     assert "Fraction of the energy to keep" in capsys.readouterr().out
     assert guarded(app, ["compress"]) == 2
-    assert "peak-energy" in capsys.readouterr().err
+    assert "peak_energy" in capsys.readouterr().err
 
 
 def test_exactly_one_budget_is_needed() -> None:

@@ -71,7 +71,7 @@ def test_buffers_are_restored(context: Any, raises: bool) -> None:
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
 
     def body() -> None:
-        model(torch.randn(4, 6))  # updates the running statistics
+        model.train()(torch.randn(4, 6))  # updates the running statistics
         assert not torch.equal(model[1].running_mean, before["1.running_mean"])
 
     if raises:

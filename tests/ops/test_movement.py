@@ -89,7 +89,7 @@ def test_image_patches_repeat_every_channel(options) -> None:
         return F.unfold(h, (2, 3), **options)[..., None]  # (N, C * 6, L, 1)
 
     spaces = shrinks(convolution(middle, out=72), 12)
-    assert spaces.taps["last.weight reads conv2d_1"].sites[0].places.shape == (6, 12)
+    assert spaces.taps["last.weight reads conv2d_1"].sites[0].positions.shape == (6, 12)
 
 
 def test_image_patches_times_a_matrix_are_a_convolution() -> None:

@@ -38,7 +38,7 @@ def test_another_order_of_heads_takes_whole_slabs() -> None:
 def test_flatten_repeats_every_channel_over_space() -> None:
     case = convolution(lambda _, h: h.flatten(1)[:, :, None, None], out=12 * 64)
     spaces = shrinks(case, 12)
-    assert spaces.taps["last.weight reads conv2d_1"].sites[0].places.shape == (64, 12)
+    assert spaces.taps["last.weight reads conv2d_1"].sites[0].positions.shape == (64, 12)
 
 
 def test_reinterpreting_bytes_freezes() -> None:

@@ -18,13 +18,13 @@ def budget_parameters() -> list[Parameter]:
     for name, rule in BUDGETS.items():
         meaning = rule.meaning[:1].upper() + rule.meaning[1:]
         option = typer.Option(
-            f"--{name}",
+            f"--{name.replace('_', '-')}",
             help=f"{meaning}; for example {rule.example:g}.",
             rich_help_panel="Budget (give exactly one)",
         )
         parameters.append(
             Parameter(
-                name.replace("-", "_"),
+                name,
                 Parameter.KEYWORD_ONLY,
                 default=None,
                 annotation=Annotated[float | None, option],
@@ -35,4 +35,4 @@ def budget_parameters() -> list[Parameter]:
 
 def budget_from(values: Mapping[str, float | None]) -> Budget:
     """Return the one budget that was given, from the values of these parameters."""
-    return Budget.from_arguments({name.replace("_", "-"): v for name, v in values.items()})
+    return Budget.from_arguments(values)

@@ -96,15 +96,9 @@ class Executor:
         leaves = self.program.flat_inputs(example)
         inputs = {n: self._cast(leaf) for n, leaf in zip(self._inputs, leaves, strict=True)}
         frame = Frame(inputs, self._constants)
-        if self.program.writes_in_place:  # into copies, not into the caller's tensors
-            for node in (*self._inputs, *self._buffers()):
-                if isinstance(frame[node], Tensor):
-                    frame.values[node] = frame[node].clone()
+        for node in self.program.written_sources:  # so that nothing of the caller's is overwritten
+            frame.values[node] = frame[node].clone()
         return frame
-
-    def _buffers(self) -> list[fx.Node]:
-        names = [name for name, _ in self.program.model.named_buffers()]
-        return [node for name in names for node in self._placeholders.get(name, ())]
 
     def run(
         self,
@@ -177,7 +171,7 @@ class Executor:
         """
         recorded: dict[fx.Node, Any] = {}
         copies = self.program.writes_in_place
-        kept = self._constants.keys() - set(self._buffers())  # never written to
+        kept = self._constants.keys() - self.program.written_sources
 
         def keep(node: fx.Node, value: Any) -> None:
             copy = copies and isinstance(value, Tensor) and node not in kept
@@ -195,7 +189,7 @@ class Executor:
         frame = Frame({}, recorded.background)
         everything = self.program.writes_through_views  # copies of written values would be wrong
         if everything:
-            for node in (*self._inputs, *self._buffers()):
+            for node in (*self._inputs, *self.program.written_sources):
                 value = recorded[node]
                 frame.values[node] = value.clone() if isinstance(value, Tensor) else value
         protected = () if everything else recorded.background

@@ -93,12 +93,19 @@ class Program:
         for node in self.nodes:
             readers.setdefault(group[node], []).append(node)
         for write in filter(writes, self.nodes):
-            for target in write.all_input_nodes:
+            for target in written_operands(write):
                 for alias in readers[group[target]]:
                     later = any(position[user] > position[write] for user in alias.users)
                     if position[alias] < position[write] and later:
                         return True
         return False
+
+    @cached_property
+    def written_sources(self) -> frozenset[fx.Node]:
+        """Inputs, weights and constants whose memory some operator writes into."""
+        group = self._alias_groups()
+        written = (group[t] for node in self.nodes if writes(node) for t in written_operands(node))
+        return frozenset(node for node in written if node.op in ("placeholder", "get_attr"))
 
     def _alias_groups(self) -> dict[fx.Node, fx.Node]:
         """Per node, the first node whose memory it may share."""
@@ -171,6 +178,22 @@ def writes(node: fx.Node) -> bool:
     """Return whether an operator writes into one of its inputs."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable
+
+
+def written_operands(node: fx.Node) -> list[fx.Node]:
+    """Return the operands that an in-place operator overwrites."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return []
+    values = dict(zip((a.name for a in schema.arguments), node.args, strict=False))
+    values |= node.kwargs
+    return [
+        operand
+        for argument in schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+        for operand in [values.get(argument.name)]
+        if isinstance(operand, fx.Node)
+    ]
 
 
 def may_alias(node: fx.Node) -> bool:

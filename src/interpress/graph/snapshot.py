@@ -56,7 +56,8 @@ class Snapshot:
                     tensor.data.copy_(value)
         if self._first:
             parameters = {name for name, _ in self._model.named_parameters()}
-            _written_parameters[self._model] = frozenset(changed & parameters)
+            known = _written_parameters.get(self._model, frozenset())  # from a nested snapshot
+            _written_parameters[self._model] = known | (changed & parameters)
 
 
 def has_values(tensor: Tensor) -> bool:

@@ -9,7 +9,6 @@ allocates new memory, once, for the example.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -90,11 +89,18 @@ class CostModel:
         """Return the bytes of the largest value that an operator allocates, for the example."""
         return max((self._evaluate(term, {}) for term in self._activations), default=0)
 
-    def peak_bytes(self) -> int:
-        """Return the peak memory of a run on the example, in bytes of values still needed."""
+    def peak_bytes(self, widths: Mapping[str, int] | None = None) -> int:
+        """Return the peak memory of a run on the example, in bytes of values still needed.
+
+        A view counts like a copy.
+        """
+        shares = self.shares(widths or {})
         sizes: dict[fx.Node, int] = {}
         for op in self._trace.ops:
-            sizes[op.node] = sum(math.prod(v.shape) * v.itemsize for v in op.outputs)
+            sizes[op.node] = sum(
+                self._evaluate((value.itemsize, self._all_sizes(value)), shares)
+                for value in op.outputs
+            )
         released = self._program.released_after
         held = peak = 0
         for node in self._program.nodes:

@@ -23,7 +23,9 @@ def source_path(path: str | os.PathLike[str]) -> Path:
     """Return a path to read; raise if no file system can have it."""
     try:
         source = Path(path)
-        source.exists()
+        os.lstat(source)
+    except (FileNotFoundError, NotADirectoryError):
+        return source
     except (ValueError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise StorageError(f"{str(path)[:80]!r} is not a usable path ({reason})") from error
