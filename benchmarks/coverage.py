@@ -1,9 +1,9 @@
 """Which networks can be compressed, how much of them can shrink, and how long the analysis takes.
 
-    python -m benchmarks.coverage                    # four full-size networks in plain PyTorch
-    python -m benchmarks.coverage --torchvision      # torchvision's classifiers, Torch-Pruning too
+    python -m benchmarks coverage                    # four full-size networks in plain PyTorch
+    python -m benchmarks coverage --torchvision      # torchvision's classifiers, Torch-Pruning too
 
-Every network is analyzed, half of every space that can shrink is removed with a random `T`, and the
+Every network is analysed, half of every space that can shrink is removed with a random `T`, and the
 result is verified with the projection identity. With `--torchvision`, Torch-Pruning (if installed)
 removes half of the channels of the same networks, in the same run and without manual settings. Each
 network runs in its own process, with a time limit. Weights are random, and perturbed so that none
@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 import interpress
 from benchmarks.experiment import RESULTS, Row
-from benchmarks.provenance import machine_name
+from benchmarks.provenance import command_of, machine_name
 from benchmarks.tables import table
 
 PLAIN_NETWORKS = ("resnet50", "densenet121", "swin_t", "vit_b_16")
@@ -162,7 +162,7 @@ def markdown(report: Row) -> str:
         [row["network"], *_halving_cells(row["ours"]), _torch_pruning_cell(row["peer"])]
         for row in report["networks"]
     ]
-    return f"Command: `{report['command']}`, on {report['machine']}.\n\n" + table(header, lines)
+    return f"Command: `{command_of(report)}`, on {report['machine']}.\n\n" + table(header, lines)
 
 
 def _halving_cells(row: Row) -> list[str]:
@@ -229,7 +229,7 @@ def main(arguments: list[str] | None = None) -> None:
         runs = pool.map(run_network, names)
         rows = list(track(runs, "Networks", len(names), console=Console(stderr=True)))
     report = {
-        "command": "python -m benchmarks.coverage"
+        "command": "python -m benchmarks coverage"
         + (" --torchvision" if options.torchvision else "")
         + (f" --device {options.device}" if options.device != "cpu" else "")
         + (f" --processes {options.processes}" if options.processes != 1 else ""),

@@ -1,8 +1,8 @@
-"""Compare the factorizations of interpress with SciPy's: time, error and size of T.
+"""Compare the factorisations of interpress with SciPy's: time, error and size of T.
 
-    python -m benchmarks.linalg                       # CPU, n = 128 ... 4096
-    python -m benchmarks.linalg --device cuda         # GPU, n = 1024 ... 16384
-    python -m benchmarks.linalg --sizes 128 256       # quick
+    python -m benchmarks linalg                       # CPU, n = 128 ... 4096
+    python -m benchmarks linalg --device cuda         # GPU, n = 1024 ... 16384
+    python -m benchmarks linalg --sizes 128 256       # quick
 
 Results are written to ``benchmarks/results/linalg-<device>.json`` and ``.md``. Two computations are
 timed. Both end with the order of all columns and the interpolation matrix at k = n/2:
@@ -33,7 +33,7 @@ from torch import Tensor
 import interpress
 from benchmarks.experiment import RESULTS, Row
 from benchmarks.matrices import FAMILIES
-from benchmarks.provenance import machine_name
+from benchmarks.provenance import command_of, machine_name
 from benchmarks.tables import table
 from interpress.linalg import FactorStream, RFactor, column_ordering, order_by_pivoting
 
@@ -170,7 +170,7 @@ def markdown(report: Row) -> str:
     return "\n".join([
         f"# Linear algebra on {report['machine']}",
         "",
-        f"`{report['command']}`, {report['date']}, interpress {report['interpress']}, torch "
+        f"`{command_of(report)}`, {report['date']}, interpress {report['interpress']}, torch "
         f"{report['torch']}, SciPy {report['scipy']}, {report['threads']} CPU threads.",
         "",
         _times_table(report["times"]),
@@ -234,7 +234,7 @@ def _number(value: float | None) -> str:
 def run(sizes: list[int], device: torch.device, console: Console) -> Row:
     """Return the report of all sizes and all families."""
     report: Row = {
-        "command": f"python -m benchmarks.linalg --device {device.type}",
+        "command": f"python -m benchmarks linalg --device {device.type}",
         "date": time.strftime("%Y-%m-%d"),
         "machine": machine_name(device),
         "torch": torch.__version__,

@@ -1,4 +1,4 @@
-"""Low-rank factorization: one convolution or linear layer becomes two thinner ones.
+"""Low-rank factorisation: one convolution or linear layer becomes two thinner ones.
 
 A layer `W` (outputs x inputs, with the kernel positions among the inputs) becomes `A @ B`. `B`
 keeps the kernel and has r outputs; `A` is a 1 x 1 convolution, or a linear layer, after it. There

@@ -41,6 +41,11 @@ def describe_run(name: str, settings: Settings) -> Row:
     }
 
 
+def command_of(report: Row) -> str:
+    """Return the command of a report as `python -m benchmarks NAME`; old files name the module."""
+    return str(report["command"]).replace("-m benchmarks.", "-m benchmarks ")
+
+
 def heading(report: Report) -> str:
     """Return a Markdown list of the runs; runs that differ only in `--only` share an entry."""
     seconds_by_run: dict[tuple[str, str], dict[str, float]] = {}

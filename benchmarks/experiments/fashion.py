@@ -30,7 +30,7 @@ SCRATCH_ONLY_WIDTH = 16  # the smallest halved network needs one trained from sc
 TWIN_WIDTHS = (500, 2000, 4000)
 PAPER_TWINS = {500: (94.6, 94.0, 93.3), 2000: (96.7, 94.7, 94.5), 4000: (97.3, 95.4, 95.1)}
 PAIR_TITLES = {
-    "same start": "same initialization",
+    "same start": "same initialisation",
     "same order": "same data order",
     "neither": "neither",
 }

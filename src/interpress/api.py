@@ -68,8 +68,8 @@ def compress(
     Args:
         model: The trained network. It is left as it was.
         data: Unlabelled examples of the model's inputs: a tensor, a DataLoader, or any iterable of
-            tensors, tuples (inputs first, labels ignored) or dicts. One example of five is held out
-            and never fitted.
+            tensors, tuples (inputs first, labels ignored) or dicts. One in five examples is held
+            out and never fitted.
         method: "preserve", "iterative-id", "constant-id", or an `interpress.Method`.
         exclude: Names of layers to leave alone, or patterns such as `"layer4.*"`.
         round_to: Every width becomes a multiple of this.

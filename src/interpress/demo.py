@@ -1,4 +1,4 @@
-"""The main job on an embedded default: ``interpress demo``, or ``make demo``.
+"""The demo: compress a small trained network that ships with the package.
 
 The package carries a small trained convolutional network and 897 real handwritten digits that it
 was not trained on. The demo removes half of its FLOPs without labels. The table compares the result

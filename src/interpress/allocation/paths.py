@@ -55,7 +55,7 @@ def fit_budget(problem: Problem, path: Iterator[Widths], budget: float, resource
             return _widened(problem, widths, budget * whole)
     smallest = problem.meter.total(last or problem.full()) / whole
     raise ArgumentError(
-        f"{resource}={budget:g} cannot be reached: with every space at its smallest width "
+        f"{resource}={budget:g} cannot be reached: at the smallest widths of this allocation "
         f"{smallest:.3f} of the {resource} remain ({len(problem.orders)} spaces can shrink, "
         f"{len(problem.spaces.frozen)} are frozen or excluded); ask for at least "
         f"{math.ceil(smallest * 1000) / 1000:g}"

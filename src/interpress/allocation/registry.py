@@ -1,7 +1,10 @@
 """The table of allocations.
 
-An allocation is a path: widths from the whole network down to the smallest one. To add one, write
-a file in `rules/` with one function:
+An allocation is a path of widths. It starts at the full widths, gets strictly cheaper at every
+step, never widens a space, and ends at the smallest allowed width of every space that it may
+shrink. A path that spares spaces ends where only those are whole; the files in `rules/` spare none.
+`tests/allocation/test_contract.py` checks this for all of them. To add an allocation, write a file
+there with one function:
 
     @allocation("constant")
     def constant(problem: Problem) -> Iterator[Widths]: ...

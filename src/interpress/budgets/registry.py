@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Solve = Callable[["Search", float], "Network"]
 Prepare = Callable[[Any, bool], Any]
-"""From the method, and whether the user named it, to the method to use."""
+"""`prepare(method, given_by_name)` returns the method to use."""
 
 
 @dataclass(frozen=True)

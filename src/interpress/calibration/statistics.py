@@ -63,7 +63,10 @@ class PatchMoments:
 
 @dataclass
 class OutputVariance:
-    """Variance of what a consumer's output becomes (after batch norm and sum), over channels."""
+    """Variance of the consumer's output after its batch norm and residual sum.
+
+    It is summed over channels.
+    """
 
     square: Tensor | float = 0.0
     total: Tensor | float = 0.0

@@ -25,7 +25,7 @@ from interpress.graph.example import Example
 Part = Literal["all", "fit", "held"]
 
 HOLD_EVERY = 5
-"""One example of every five is held out."""
+"""One in five examples is held out."""
 _PERIOD = 1009
 """The random choice of held-out examples repeats after this many groups of five. It is prime, so
 that it does not fall in step with the batches."""

@@ -1,7 +1,13 @@
 """The kinds of output that can be compared: one class each.
 
-To add a kind, write a subclass of `OutputKind` here and add it to `KINDS`. If its shape tells it
-apart, recognise it in `evaluation/output_meaning.py`.
+To add a kind:
+
+1. Write a subclass of `OutputKind` here and add it to `KINDS`. It sets `name` and `decides`, and
+   overrides `decisions` and `_divergence`. A kind with scores sets `has_scores` and derives from
+   `Classification`, whose KL divergence needs only `_log_probabilities`.
+2. If its shape tells it apart, let `_guess` in `evaluation/output_meaning.py` recognise it.
+3. Add it to the table of `kind=` in `docs/compress.md`, and test it in
+   `tests/evaluation/test_output_kinds.py`.
 """
 
 from __future__ import annotations

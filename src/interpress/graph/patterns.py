@@ -1,4 +1,4 @@
-"""Recognize what follows a dense layer: a batch norm, an addition with another value, a ReLU."""
+"""Recognise what follows a dense layer: a batch norm, an addition with another value, a ReLU."""
 
 from __future__ import annotations
 

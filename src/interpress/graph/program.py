@@ -42,7 +42,7 @@ class Program:
         return [leaf for leaf in leaves if isinstance(leaf, fx.Node)]
 
     def score_nodes(self) -> tuple[fx.Node, ...]:
-        """Return the floating-point values that outputs are, or were decided from."""
+        """Return the floating-point outputs, or the scores that integer outputs were made from."""
         scores: dict[fx.Node, None] = {}
         queue = self.output_nodes()
         visited = set(queue)

@@ -91,8 +91,8 @@ def _from_weight(value: Value) -> bool:
 def _settle(op: Op, operand: Operand, shared: str, summed: str, out: str) -> Operand:
     """Return the operand with labels that fit the contraction.
 
-    A dim that is summed but is not shared with the other factor is mixed. Channels that span a
-    summed dim and a dim of this factor alone must be the same along the latter.
+    A dim that is summed but is not shared with the other factor is mixed. Labels of a
+    summed dim that also vary along a dim only this factor has are merged along that dim.
     """
     value, letters = operand.value, operand.letters
     unshared = [dim for dim, letter in enumerate(letters) if letter not in shared + out]

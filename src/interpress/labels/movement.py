@@ -36,8 +36,9 @@ def view(op: Op, value: Value, shape: Sequence[int]) -> Labellings:
 def _attach_reordered_slabs(op: Op, value: Value, new_shape: tuple[int, ...]) -> None:
     """Allow only whole slabs to be dropped where dims merge in another order than they were split.
 
-    Dropping dimension 3 of head 1 and dimension 5 of head 2 leaves `(heads, dims)` rectangular
-    after it is merged, but not `(dims, heads)`: there, a dimension is dropped in all heads.
+    Example: `(heads, dims)` of shape (2, 4), where head 0 drops dim 1 and head 1 drops dim 3.
+    Merged in this order, every head is a block of 3 channels, and (2, 3) can be split again. Merged
+    as `(dims, heads)`, every dim is a block of 2 heads, so a dim must be dropped in all heads.
     """
     for group in merged_dims(value.shape, new_shape):
         for labelling in value.channels():

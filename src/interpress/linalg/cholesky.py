@@ -1,4 +1,4 @@
-"""Greedy Cholesky factorization of a Gram matrix: pick a column, eliminate it, repeat.
+"""Greedy Cholesky factorisation of a Gram matrix: pick a column, eliminate it, repeat.
 
 For `G = Z.T @ Z`, the computed rows are the rows of the triangular factor of `Z` with its columns
 in the picked order. Pivoted Cholesky of `G` therefore equals pivoted QR of `Z`. The functions
@@ -28,7 +28,7 @@ _BLOCK = 32
 
 @dataclass(frozen=True, eq=False)
 class Pivots:
-    """The result of a factorization that eliminated `count` columns."""
+    """The result of a factorisation that eliminated `count` columns."""
 
     order: Tensor  #: (n,) the eliminated columns in the picked order, then the dependent columns
     R: Tensor  #: (count, n) upper-trapezoidal factor, columns as in `order`
@@ -75,7 +75,7 @@ def _pivoted_by_lapack(G: Tensor, smallest: float) -> Pivots:
 def _eliminate(
     G: Tensor, smallest: float, F: Tensor | None = None, fixed_order: Tensor | None = None
 ) -> Pivots:
-    """Factor `G` in plain torch, without a device synchronization per pivot.
+    """Factor `G` in plain torch, without a device synchronisation per pivot.
 
     Pick by the weighted objective if `F` is given, in `fixed_order` if that is given, and by the
     largest diagonal entry otherwise.

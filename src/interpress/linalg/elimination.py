@@ -136,7 +136,7 @@ class _State:
         return cls(A, W, blocks, float(size) / consumer.energy)
 
     def coupling(self, candidates: Tensor) -> Tensor:
-        """Return (candidates, candidates) normalized norms of the blocks of `A`, from 0 to 1."""
+        """Return (candidates, candidates) normalised norms of the blocks of `A`, from 0 to 1."""
         count, width = self.blocks[candidates].shape
         index = self.blocks[candidates].reshape(-1)
         squares = self.A.index_select(0, index).index_select(1, index).square_()

@@ -89,7 +89,7 @@ def interpolative_decomposition(
 
 
 def column_ordering(A: Tensor | np.ndarray[Any, Any]) -> ColumnOrdering:
-    """Return the pivoted factorization of `A`, which gives the decomposition for every k."""
+    """Return the pivoted factorisation of `A`, which gives the decomposition for every k."""
     A = _as_matrix(A)
     rows, n = A.shape
     if A.dtype != torch.float64 and rows > n and A.numel() > _LARGEST_COPY:

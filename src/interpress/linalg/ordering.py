@@ -230,7 +230,7 @@ class ColumnOrdering:
         return self.R[count:, count:][:, self._dropped(k)]
 
     def _dropped(self, k: int) -> Tensor | slice:
-        """Return an index of the columns after the basis that are not kept as dependent ones."""
+        """Return the indices of the columns to interpolate, among those after the basis."""
         count = int(self.independent_counts[k])
         if count == k:
             return slice(None)

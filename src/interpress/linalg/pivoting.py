@@ -22,7 +22,7 @@ from interpress.linalg.threads import single_threaded_scipy
 from interpress.linalg.triangular import solve_upper
 
 # Largest condition number (of columns scaled to length one) up to which a Gram matrix is used. Its
-# Cholesky factorization has a relative error of eps * condition**2. The columns beyond it are
+# Cholesky factorisation has a relative error of eps * condition**2. The columns beyond it are
 # deflated and get a new Gram matrix.
 _TRUSTED_CONDITION = 1e3
 _PROBES = 8  # random vectors that estimate the condition number
@@ -38,7 +38,7 @@ _WEIGHTED_STAGES = 64
 def order_by_pivoting(factor: RFactor) -> ColumnOrdering:
     """Return the order of column pivoting: next comes the column with the largest residual.
 
-    A Gram matrix takes one pivoted Cholesky factorization (Businger and Golub's order). A root
+    A Gram matrix takes one pivoted Cholesky factorisation (Businger and Golub's order). A root
     takes a pivoted Cholesky QR in stages (after Fukaya, Nakatsukasa and Yamamoto, 2023), which has
     the precision of Householder QR at nearly the speed of a matrix product.
     """
@@ -53,7 +53,7 @@ def order_by_pivoting(factor: RFactor) -> ColumnOrdering:
 
 
 def order_by_weights(factor: RFactor, H: Tensor) -> ColumnOrdering:
-    """Return the order that greedily minimizes `||(Z - Z[:, kept] @ T) @ U||_F`, `H = U @ U.T`.
+    """Return the order that greedily minimises `||(Z - Z[:, kept] @ T) @ U||_F`, `H = U @ U.T`.
 
     `U` (n x outputs) holds the weights of all consumers and kernel positions side by side. Only
     `H` and the inner products of `Z` are needed.
@@ -176,7 +176,7 @@ def _order_by_householder(factor: RFactor, root: Tensor) -> ColumnOrdering:
 def _order_in_stages(
     factor: RFactor, root: Tensor, H: Tensor | None = None, unseen: float = 0.0
 ) -> ColumnOrdering:
-    """Compute a pivoted QR by a greedy Cholesky factorization of the residual in every stage.
+    """Compute a pivoted QR by a greedy Cholesky factorisation of the residual in every stage.
 
     Columns whose residual falls to the floor, relative to the longest column, are dependent. Their
     residuals stay in `R`, so that the errors include them.

@@ -57,7 +57,7 @@ def gram_floor(n: int, additions: int = 1, rows: int = 1) -> float:
 
 
 def root_floor(n: int, additions: int = 1) -> float:
-    """Return the smallest |r_kk / r_11| that `additions` float64 QR factorizations resolve."""
+    """Return the smallest |r_kk / r_11| that `additions` float64 QR factorisations resolve."""
     return (4.0 * math.sqrt(n) + additions) * EPS64
 
 

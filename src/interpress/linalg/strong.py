@@ -25,7 +25,7 @@ from interpress.linalg.precision import largest_magnitude
 from interpress.linalg.triangular import solve_upper
 
 _SLACK = 1e-8  # relative rounding error by which an entry may exceed the bound
-_SWEEPS = 20  # how often the updates restart from a fresh factorization; one sweep usually suffices
+_SWEEPS = 20  # how often the updates restart from a fresh factorisation; one sweep usually suffices
 
 
 def bounded_interpolation(

@@ -150,7 +150,7 @@ class GramSum(RowSum):
 
 
 class TsqrSum(RowSum):
-    """`total = R`, computed by float64 QR factorizations."""
+    """`total = R`, computed by float64 QR factorisations."""
 
     kind = "float64 tsqr"
     route = "tsqr"

@@ -2,7 +2,7 @@
 
 SciPy and torch each have a thread pool. The worker threads of SciPy's OpenBLAS spin for a while
 after their work is done. On a machine with few cores, torch then waits for them after every SciPy
-factorization.
+factorisation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from threading import Lock
 
 from threadpoolctl import ThreadpoolController
 
-# Columns up to which SciPy gets one thread. A larger factorization gains more from the threads of
+# Columns up to which SciPy gets one thread. A larger factorisation gains more from the threads of
 # SciPy than torch loses afterwards.
 LARGEST_SINGLE_THREADED = 2048
 # The limit applies to the whole process. Two overlapping limits would restore each other's value.

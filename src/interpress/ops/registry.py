@@ -7,8 +7,9 @@ outputs. To support a new operator, write one function in the file of its family
     @rule("aten.flip", linear=True)
     def flip(op: Op) -> Labellings: ...
 
-`linear=True` means that the operator commutes with mixing channels. `@flops(...)` registers the
-cost of an operator. An operator without a rule freezes the channels of its inputs.
+`linear=True` means that the operator gives the same result whether channels are linearly combined
+before or after it. `@flops(...)` registers the cost of an operator. An operator without a rule
+freezes the channels of its inputs.
 """
 
 from __future__ import annotations

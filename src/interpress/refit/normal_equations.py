@@ -14,10 +14,7 @@ _SMALLEST = 1e-20
 
 
 class NormalEquations:
-    """Normal equations of rows minus their mean.
-
-    The mean must be small compared with the rows, as it is for any part of centred rows.
-    """
+    """Normal equations of centred rows. `X` must already be nearly centred."""
 
     def __init__(
         self, X: Tensor, weights: Tensor | None, shifts: bool, moments: Tensor | None = None

@@ -1,7 +1,7 @@
-"""Ridge regression of what a layer should output on what it gets, aware of a ReLU behind it.
+"""Ridge regression from a layer's inputs to its target outputs; accounts for a following ReLU.
 
 With `z = scale * (X @ W.T + bias) + offset`, the loss is `||relu(z) - relu(target)||`: where the
-target is negative, any negative `z` is as good. Each round majorizes this loss by a least-squares
+target is negative, any negative `z` is as good. Each round majorises this loss by a least-squares
 problem with the same Gram matrix, so a round costs one product and one back-substitution.
 """
 
@@ -18,7 +18,7 @@ from interpress.refit.normal_equations import LARGE, NormalEquations, second_mom
 RIDGES = (3e-1, 3e-2, 3e-3, 3e-4)
 """Ridges relative to the mean diagonal, tried from the strongest down while the next is better."""
 ROUNDS = 2
-"""Majorization rounds after the first solve; large systems get one."""
+"""Majorisation rounds after the first solve; large systems get one."""
 RELAXATION = 1.7
 """Over-relaxation of a round. Below 2 the loss still decreases."""
 

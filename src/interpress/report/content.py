@@ -1,6 +1,8 @@
 """Everything that the page shows, as plain data.
 
-To add a column, add it here and in `assets/report.html`.
+A new column per space starts as a field of `SpacePlan` in `pipeline/outcome.py`. Then add it here,
+to the header and the row in `assets/report.html`, and to `html_tables` in `report/page.py` for
+notebooks.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ class Ranking(NamedTuple):
 
     units: Tensor
     proxy: Tensor
-    """(size + 1,) `|r_{k+1,k+1} / r_11|` for k = 0 ... size: the cheap error estimate."""
+    """(size + 1,) cheap error estimate with k units kept; for pivoting, `|r_{k+1,k+1} / r_11|`."""
     errors: Tensor | None = None
     """(size + 1,) relative squared error with k units kept, if it is not the error of `T`."""
 

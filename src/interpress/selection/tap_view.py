@@ -23,9 +23,11 @@ class TapView:
     factor: RFactor
     """Of these columns; the columns of a unit stand side by side."""
     per_unit: int
-    """Columns per unit: one for a channel, several for a head or a flattened channel."""
+    """Columns per unit: several for a head, one for a channel. A flattened channel has one column;
+    its repeats are rows."""
     variance: float | None
-    """Variance of what the consumer's output becomes, per row, where it was measured."""
+    """Variance of the consumer's output after its batch norm and residual sum, summed over
+    channels; None if it was not measured."""
     _weight_gram: Callable[[], Tensor] = field(repr=False)
     _patch_consumer: Callable[[], Consumer | None] = field(repr=False)
 
@@ -55,7 +57,7 @@ class TapView:
         return columns.reshape(-1).to(self.factor.device)
 
     def ordering(self, units: Tensor) -> ColumnOrdering:
-        """Return the factorization with the columns in the order of their units."""
+        """Return the factorisation with the columns in the order of their units."""
         return order_as_given(self.factor, self.columns(units))
 
     def squared_error(self, units: Tensor, width: int) -> float:

@@ -181,7 +181,7 @@ class CostModel:
         return tuple(self._size(value, dim) for dim in range(len(value.shape)))
 
     def _size(self, value: Value, dim: int) -> Size:
-        """Return a dim as a sum over spaces. The batch counts single if it was doubled."""
+        """Return a dim as a sum over spaces; a batch doubled for capture is counted once."""
         key = (id(value), dim)
         if key not in self._size_cache:
             size = self._uncached_size(value, dim)

@@ -17,6 +17,8 @@ Size = tuple[tuple[int, tuple[int, ...]], ...]
 """A dim as a sum of parts: the number of elements, and the spaces that shrink them.
 
 If a space keeps a share of its channels, its parts keep the same share of their elements.
+Flattening (C, 2, 2) of space 0: each channel has 4 repeats, so the dim is `((4 * C, (0,)),)`.
+Concatenating 8 channels of space 0 and 16 of space 1: `((8, (0,)), (16, (1,)))`.
 """
 
 

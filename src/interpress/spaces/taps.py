@@ -27,10 +27,11 @@ class Site:
     dims: tuple[int, ...]
     positions: Tensor
     """(repeats, columns): flat index over `dims`. A channel that was flattened together with
-    spatial dims occurs several times: these are its repeats."""
+    spatial dims occurs several times: these are its repeats. Flattening (C, 2, 2): each channel has
+    4 repeats, and `positions` is (4, C) with `positions[r, c] == 4 * c + r`."""
     fold: tuple[int, int] | None = None
     """A dim that merges the batch with another dim, and the length of that other dim. Only the
-    other dim holds columns."""
+    other dim holds columns. For (batch * heads, tokens, dims) it is `(0, heads)`."""
 
     @cached_property
     def in_order(self) -> bool:
@@ -48,7 +49,8 @@ class Absorber:
     """Per index of `dim`, the column it reads, or -1. (groups, members) for a grouped
     convolution."""
     repeat: Tensor
-    """Per index of `dim`, which repeat of the column it reads."""
+    """Per index of `dim`, which repeat of the column it reads. After flattening (C, 2, 2), index
+    `4 * c + r` reads repeat `r` of column `c`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,7 +111,7 @@ def _matching(spaces: Spaces, sizes: dict[str, int], path: Any) -> Spaces:
         raise StorageError(
             f"{path} has a space {missing[0]!r} that this model does not have; analyze again"
         )
-    reason = "it was excluded when the model was analyzed"
+    reason = "it was excluded when the model was analysed"
     return spaces.freeze({name: reason for name in shrinkable if name not in sizes})
 
 

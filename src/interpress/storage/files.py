@@ -33,7 +33,7 @@ def source_path(path: str | os.PathLike[str]) -> Path:
 
 
 def target_path(path: str | os.PathLike[str]) -> Path:
-    """Return a path to write, through a link and not over it."""
+    """Return the path to write: resolve symlinks, so that the link's target is replaced."""
     return Path(os.path.realpath(source_path(path)))
 
 

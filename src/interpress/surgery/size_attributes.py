@@ -3,7 +3,7 @@
 A module may store integers (`num_heads`, `split_size`) that its code passes to `view` or `split`.
 Such an integer follows a *source*: a dim of one of the module's weights, or of a value in its
 forward pass, that had the same size. All instances of a class run the same code, so a source must
-fit every instance. That rarely leaves more than one.
+fit every instance, so usually exactly one source remains.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from interpress.errors import ArgumentError, DataError
 
 
 class ImagePreparation:
-    """Decodes, resizes, crops and normalizes images."""
+    """Decodes, resizes, crops and normalises images."""
 
     def __init__(self, options: DataOptions) -> None:
         self.size, self.gray = options.image_size(), options.gray

@@ -35,7 +35,7 @@ def _dependent(profile: Profile) -> Tensor:
         return torch.zeros(0, dtype=torch.long)
     if safe_cholesky(profile.factor.G) is not None:
         return torch.zeros(0, dtype=torch.long)
-    factor = profile.factor  # moved to the CPU, where a factorization of this size is fastest
+    factor = profile.factor  # moved to the CPU, where a factorisation of this size is fastest
     gram, root = (None if m is None else m.cpu() for m in (factor.gram, factor.root))
     ordering = order_by_pivoting(RFactor(factor.rows, factor.floor, gram=gram, root=root))
     return ordering.order[~ordering.independent]
