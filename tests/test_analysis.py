@@ -58,7 +58,7 @@ def test_orders_and_effects_are_computed_once_per_selection(
     model = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 3)).eval()
     analysis = interpress.analyze(model, torch.randn(100, 6))
     calls: list[str] = []
-    for name in ("order_all", "effects_for"):
+    for name in ("order_all", "measure_effects"):
         function = getattr(module, name)
 
         def counted(*args: Any, _name: str = name, _function: Any = function) -> Any:
@@ -69,10 +69,10 @@ def test_orders_and_effects_are_computed_once_per_selection(
     first = analysis.compress(flops=0.5, method=CUT)
     second = analysis.compress(params=0.7, method=CUT)
     analysis.curve(method=CUT)
-    assert calls == ["order_all", "effects_for"]
+    assert calls == ["order_all", "measure_effects"]
     assert first.orders is second.orders
     analysis.compress(flops=0.5, method="iterative-id")
-    assert calls == ["order_all", "effects_for", "order_all"]  # its allocation measures nothing
+    assert calls == ["order_all", "measure_effects", "order_all"]  # its allocation measures nothing
 
 
 def test_what_was_decided_when_analysing_stays(digits: Trained) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from interpress.allocation.curve import Point, trade_off
-from interpress.allocation.effects import Effects
+from interpress.allocation.effects import Effects, measure_effects
 from interpress.allocation.problem import WidthLimits
 from interpress.allocation.registry import ALLOCATIONS
 from interpress.calibration.study import Study
@@ -20,7 +20,7 @@ from interpress.evaluation.memorized import warn_if_memorized
 from interpress.graph.model_state import untouched
 from interpress.method import Method, as_method
 from interpress.pipeline.options import Options
-from interpress.pipeline.steps import effects_for, solve, state_problem
+from interpress.pipeline.steps import solve, state_problem
 from interpress.progress import Display, display
 from interpress.result import Result
 from interpress.selection.orders import Orders, order_all
@@ -95,9 +95,7 @@ class Analysis:
         if not ALLOCATIONS[options.method.allocation].measures:
             return orders, None
         if selection not in self._effects:
-            effects = effects_for(self.study, orders, options, bars)
-            assert effects is not None
-            self._effects[selection] = effects
+            self._effects[selection] = measure_effects(self.study, orders, bars)
         return orders, self._effects[selection]
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -105,7 +105,7 @@ def main(
     console.print(
         f"Calibrated on {len(data.calibration)} images without labels; tested on "
         f"{len(data.test[0])} other images.\n"
-        "agreement: fraction of test images on which the network decides as the original does\n"
+        "agreement: fraction of test images on which the original decides the same\n"
         "time: run time of one batch, relative to the original",
         style="dim",
     )

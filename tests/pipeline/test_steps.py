@@ -10,7 +10,7 @@ from interpress import Analysis, ArgumentError, Method
 from interpress.allocation.problem import WidthLimits
 from interpress.data.calibration_set import CalibrationSet
 from interpress.pipeline.options import Options
-from interpress.pipeline.steps import effects_for, find, read_data, state_problem
+from interpress.pipeline.steps import find, read_data, state_problem
 from interpress.progress import display
 from interpress.selection.orders import Orders, order_all
 
@@ -58,13 +58,3 @@ def test_the_problem_counts_what_the_budget_saves(demo_analysis: Analysis, order
         override = state_problem(study, orders, None, options, "params")
         assert override.meter.total({}) == totals["params"]
     assert state_problem(study, orders, None, Options(method=method)).meter.total({}) == whole.flops
-
-
-def test_effects_are_measured_only_for_allocations_that_use_them(
-    demo_analysis: Analysis, orders: Orders
-) -> None:
-    with display(False) as bars:
-        for allocation, measures in (("marginal", False), ("measured", True)):
-            options = Options(method=Method(allocation=allocation))
-            effects = effects_for(demo_analysis.study, orders, options, bars)
-            assert (effects is not None) == measures

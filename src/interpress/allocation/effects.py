@@ -29,7 +29,7 @@ _FRACTIONS = (0.5,)
 """Widths to measure, as fractions of a space. One point is enough for one factor per space."""
 
 
-def measure_effects(study: Study, orders: Orders, bars: Display) -> dict[str, Any]:
+def measure_effects(study: Study, orders: Orders, bars: Display) -> Effects:
     """Return the effect of every space on the output, shrunk alone."""
     program = study.spaces.program
     executor = Executor(program)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from interpress.allocation.effects import Effects, measure_effects
+from interpress.allocation.effects import Effects
 from interpress.allocation.problem import Problem
 from interpress.allocation.registry import ALLOCATIONS
 from interpress.budgets.search import Search
@@ -79,13 +79,6 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
         top_classes=statistics.top_classes,
         seed=options.seed,
     )
-
-
-def effects_for(study: Study, orders: Orders, options: Options, bars: Display) -> Effects | None:
-    """Measure the effect of every space on the output, if the allocation needs it."""
-    if not ALLOCATIONS[options.method.allocation].measures:
-        return None
-    return measure_effects(study, orders, bars)
 
 
 def state_problem(
