@@ -6,8 +6,8 @@ value. None of that may leak into the user's model, or into the smaller copy mad
 
 from __future__ import annotations
 
+import operator
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -84,7 +84,7 @@ def _restore_attributes(module: nn.Module, attributes: dict[str, tuple[Any, Any]
     for key, (value, contents) in attributes.items():
         if current.get(key, _MISSING) is not value:
             current[key] = value
-        if contents is not None and not _same_items(value, contents):
+        if contents is not None and (value or contents) and not _same_items(value, contents):
             value.clear()
             (value.extend if isinstance(value, list) else value.update)(contents)
 
@@ -94,15 +94,6 @@ _MISSING = object()
 
 def _same_items(value: Any, contents: Any) -> bool:
     """Return whether a container still holds the same objects."""
-    return len(value) == len(contents) and all(
-        a is b for a, b in zip(_items(value), _items(contents), strict=True)
-    )
-
-
-def _items(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield item
-    else:
-        yield from value
+    if len(value) != len(contents) or not all(map(operator.is_, value, contents)):
+        return False
+    return not isinstance(value, dict) or all(map(operator.is_, value.values(), contents.values()))
