@@ -28,7 +28,9 @@ def source_path(path: str | os.PathLike[str]) -> Path:
         return source
     except (ValueError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise StorageError(f"{str(path)[:80]!r} is not a usable path ({reason})") from error
+        raise StorageError(
+            f"{str(path)[:80]!r} is not a usable path ({reason}); choose another"
+        ) from error
     return source
 
 

@@ -158,7 +158,9 @@ def _check_tensors(
             raise StorageError(f"{source / WEIGHTS} lacks the tensor {name!r}; save again")
     for name, tensor in tensors.items():
         if name not in original:
-            raise StorageError(f"{source / WEIGHTS} holds {name!r}, which the model does not have")
+            raise StorageError(
+                f"{source / WEIGHTS} holds {name!r}, which the model does not have; save again"
+            )
         sizes = zip(tensor.shape, original[name].shape, strict=False)
         if tensor.ndim != original[name].ndim or any(new > old for new, old in sizes):
             raise StorageError(
