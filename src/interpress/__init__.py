@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from interpress.errors import SurgeryError as SurgeryError
     from interpress.evaluation.agreement import agreement as agreement
     from interpress.evaluation.memorized import MemorizedWarning as MemorizedWarning
+    from interpress.evaluation.output_errors import OtherOutput as OtherOutput
     from interpress.evaluation.tally import Agreement as Agreement
     from interpress.linalg import Interpolation as Interpolation
     from interpress.linalg import interpolative_decomposition as interpolative_decomposition
@@ -45,6 +46,7 @@ _HOMES = {
     "InterpressError": "errors",
     "MemorizedWarning": "evaluation.memorized",
     "Method": "method",
+    "OtherOutput": "evaluation.output_errors",
     "Result": "result",
     "Spaces": "spaces.spaces",
     "StorageError": "errors",

@@ -17,6 +17,7 @@ from interpress.checks import is_whole
 from interpress.data.inputs import Forward
 from interpress.errors import ArgumentError
 from interpress.evaluation.memorized import warn_if_memorized
+from interpress.evaluation.output_meaning import Output
 from interpress.graph.model_state import untouched
 from interpress.method import Method, as_method
 from interpress.pipeline.options import Options
@@ -61,8 +62,7 @@ class Analysis:
         """Return the smaller network that checked options ask for."""
         with display(options.progress) as bars, untouched(self.study.original):
             orders, effects = self._ordered(options, bars)
-            problem = state_problem(self.study, orders, effects, options)
-            network = solve(self.study, problem, options, bars)
+            network = solve(self.study, orders, effects, options, bars)
         warn_if_memorized(network.agreement)
         return Result(options, self.study, effects, network)
 
@@ -82,8 +82,8 @@ class Analysis:
         options = replace(self.options, method=as_method(method), limits=limits)
         with display(progress) as bars, untouched(self.study.original):
             orders, effects = self._ordered(options, bars)
-        problem = state_problem(self.study, orders, effects, options, "flops")
-        path = ALLOCATIONS[options.method.allocation].path(problem)
+        problem = state_problem(self.study, orders, effects, options, resource="flops")
+        path = ALLOCATIONS[options.method.candidates[0]].path(problem)
         return trade_off(problem, path, points)
 
     def _ordered(self, options: Options, bars: Display) -> tuple[Orders, Effects | None]:
@@ -92,7 +92,7 @@ class Analysis:
         if selection not in self._orders:
             self._orders[selection] = order_all(self.study, selection, bars)
         orders = self._orders[selection]
-        if not ALLOCATIONS[options.method.allocation].measures:
+        if not any(ALLOCATIONS[name].measures for name in options.method.candidates):
             return orders, None
         if selection not in self._effects:
             self._effects[selection] = measure_effects(self.study, orders, bars)
@@ -110,6 +110,7 @@ class Analysis:
         data: Any = None,
         *,
         forward: Forward | None = None,
+        output: Output = None,
         memory: float = 1.0,
     ) -> Analysis:
         """Return a saved analysis of this very model.
@@ -117,9 +118,14 @@ class Analysis:
         Without `data`, only what needs no data can be asked for: `refit=False`, an allocation other
         than "measured" (unless its effects were measured before saving), and a selection that does
         not look at activations (as "thinet", "hrank" and "pfp" do).
+
+        The file knows which output decides, unless that was chosen by a function, which cannot be
+        saved. Then pass the function again as `output=`.
         """
-        options = Options(forward=forward, memory=memory)
-        study, effects = load_analysis(path, model, data, forward)
-        analysis = cls(study, replace(options, seed=study.seed))
+        options = Options(forward=forward, output=output, memory=memory)
+        study, effects = load_analysis(path, model, data, forward, output)
+        meaning = study.meaning
+        options = replace(options, seed=study.seed, kind=meaning.kind, output=meaning.output)
+        analysis = cls(study, options)
         analysis._effects.update(effects)
         return analysis

@@ -10,7 +10,7 @@ from torch import nn
 from interpress.allocation.problem import WidthLimits
 from interpress.analysis import Analysis
 from interpress.data.inputs import Forward
-from interpress.evaluation.output_meaning import AUTO
+from interpress.evaluation.output_meaning import AUTO, Output
 from interpress.graph.model_state import untouched, unwrap
 from interpress.method import Method
 from interpress.pipeline.options import Options, as_patterns
@@ -26,6 +26,7 @@ def analyze(
     exclude: Sequence[str] = (),
     forward: Forward | None = None,
     kind: str = AUTO,
+    output: Output = None,
     patches: bool = True,
     memory: float = 1.0,
     seed: int = 0,
@@ -33,12 +34,12 @@ def analyze(
 ) -> Analysis:
     """Run a model over unlabelled data once; the result answers any number of budgets.
 
-    `data`, `exclude`, `forward`, `kind`, `memory` and `seed` as for `compress`. `patches=False`
-    skips what only the selection "patches" needs, which is most of the cost.
+    `data`, `exclude`, `forward`, `kind`, `output`, `memory` and `seed` as for `compress`.
+    `patches=False` skips what only the selection "patches" needs, which is most of the cost.
     """
     options = Options(
-        exclude=as_patterns(exclude), forward=forward, kind=kind, patches=patches,
-        memory=memory, seed=seed, progress=progress,
+        exclude=as_patterns(exclude), forward=forward, kind=kind, output=output,
+        patches=patches, memory=memory, seed=seed, progress=progress,
     )  # fmt: skip
     return _analyzed(model, data, options)
 
@@ -53,6 +54,7 @@ def compress(
     min_width: int = 1,
     forward: Forward | None = None,
     kind: str = AUTO,
+    output: Output = None,
     memory: float = 1.0,
     seed: int = 0,
     progress: bool | None = None,
@@ -76,12 +78,19 @@ def compress(
         min_width: No layer becomes narrower than this.
         forward: `forward(model, batch)` calls the model, if `model(batch)` does not.
         kind: What the output means, if its shape does not tell; see `interpress.agreement`.
+        output: Which output decides, if the model returns several tensors: a key or a path such as
+            "heads.box", an index, or a function from the whole output to a tensor.
         memory: GiB that the refit may hold at once.
         seed: Draws the held-out examples; the same seed gives the same result.
         progress: Whether to show progress bars; None shows them on a terminal.
     """
     options = Options(
-        exclude=as_patterns(exclude), forward=forward, kind=kind, memory=memory, seed=seed
+        exclude=as_patterns(exclude),
+        forward=forward,
+        kind=kind,
+        output=output,
+        memory=memory,
+        seed=seed,
     ).asking(budget, method, WidthLimits(round_to, min_width), progress)
     return _analyzed(model, data, options).answer(options)
 

@@ -10,6 +10,11 @@ from interpress.checks import is_number
 from interpress.errors import ArgumentError
 from interpress.selection.registry import SELECTIONS
 
+BEST = "best"
+"""The `allocation=` that compares several."""
+CANDIDATES = ("measured", "halfway", "marginal", "constant")
+"""The allocations it compares. The first is used where none can be compared."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -21,8 +26,9 @@ class Method:
 
     selection: str = "patches"
     """Which channels of a space stay: a name from `interpress.extend.SELECTIONS`."""
-    allocation: str = "measured"
-    """How wide every space becomes: a name from `interpress.extend.ALLOCATIONS`."""
+    allocation: str = BEST
+    """How wide every space becomes: a name from `interpress.extend.ALLOCATIONS`, or "best": the one
+    of "measured", "halfway", "marginal" and "constant" that loses least on held-out examples."""
     refit: bool = True
     """Whether every dense layer is re-solved by least squares after the cut."""
     correct: bool = True
@@ -39,8 +45,11 @@ class Method:
     def __post_init__(self) -> None:
         if self.selection not in SELECTIONS:
             SELECTIONS[self.selection]  # raises, and lists the known names
-        if self.allocation not in ALLOCATIONS:
-            ALLOCATIONS[self.allocation]
+        if self.allocation not in (*ALLOCATIONS, BEST):
+            raise ArgumentError(
+                f"allocation={self.allocation!r} is not known; choose one of "
+                f"{', '.join(sorted([*ALLOCATIONS, BEST]))}"
+            )
         if not is_number(self.step) or not 0 < self.step < 1:
             raise ArgumentError(
                 f"step={self.step!r}; give the fraction of a layer to cut at a time, such as 0.05"
@@ -59,6 +68,11 @@ class Method:
             if part not in known:
                 raise ArgumentError(f"a method has no {part!r}; its parts are {', '.join(known)}")
         return replace(METHODS[name], **changes)
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The allocations to compare; one, unless the best is asked for."""
+        return CANDIDATES if self.allocation == BEST else (self.allocation,)
 
     @property
     def name(self) -> str:

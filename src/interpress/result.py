@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from interpress.pipeline.outcome import Outcome
@@ -81,7 +82,8 @@ class Result(Outcome):
             ratio = f"{self.latency:.2f}"
             table.add_row("measured run time, relative", "1.00", ratio, f"{self.latency:.1%}")
         if self.agreement is not None:
-            table.caption = f"on held-out examples: {self.agreement}"
+            sentences = [f"on held-out examples: {self.agreement}", *self.agreement.notes]
+            table.caption = escape("\n".join(sentences))
         return table
 
     def _table(self) -> Table:

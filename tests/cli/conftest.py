@@ -42,6 +42,20 @@ def not_a_network():
 def fixed():
     return nn.Sequential(nn.Flatten(), nn.Linear(192, 4))
 
+class TwoHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = small()[:-1]
+        self.classes, self.box = nn.Linear(24, 6), nn.Linear(24, 4)
+
+    def forward(self, x):
+        h = self.body(x)
+        return {"box": self.box(h), "classes": self.classes(h)}
+
+def two_heads():
+    torch.manual_seed(0)
+    return TwoHeads()
+
 def nan():
     class Nan(nn.Module):
         def __init__(self):

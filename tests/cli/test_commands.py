@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.cli.conftest import Shell, small
+from tests.cli.conftest import Shell, picture, small
 
 import interpress
 
@@ -112,6 +112,69 @@ def test_exclude_and_limits_reach_the_library(shell: Shell) -> None:
         model, list(data), flops=0.6, exclude=["0"], round_to=4, min_width=8
     )
     assert widths == dict(result.widths)
+
+
+TWO_HEADS = ("nets.py:two_heads", "--data", "x.npy")
+
+
+def test_output_and_kind_say_what_decides(shell: Shell) -> None:
+    command = ("compress", *TWO_HEADS, "--flops", "0.6", "--out", "two", "--json")
+    assert shell(*command) == 0, shell.err
+    measured = json.loads(shell.out)["agreement"]
+    assert measured["output"] == "classes"
+    assert [other["name"] for other in measured["others"]] == ["box"]
+    evaluate = ("evaluate", *TWO_HEADS, "--compressed", "two")
+    assert shell(*evaluate) == 0, shell.err
+    assert "Judged by the output 'classes'; choose another with output= (--output" in shell.out
+    assert "(1 is what predicting the mean gives): box 0." in shell.out
+    assert shell(*evaluate, "--output", "box", "--kind", "regression") == 0, shell.err
+    assert shell.out.startswith("output error 0.")
+    assert "(1 is what predicting the mean gives)" in shell.out
+    curve = ("curve", *TWO_HEADS, "--points", "2", "--output", "box", "--json")
+    assert shell(*curve) == 0, shell.err
+    evaluation = ("--evaluation", "x.npy", "--output", "box", "--kind", "regression", "--force")
+    assert shell(*command, *evaluation) == 0, shell.err
+    assert json.loads(Path("two/plan.json").read_text())["asked"]["output"] == "box"
+
+
+def test_an_output_that_does_not_exist_is_named_with_those_that_do(shell: Shell) -> None:
+    command = ("compress", *TWO_HEADS, "--flops", "0.6", "--out", "two", "--output")
+    assert shell(*command, "masks") == 2
+    assert "--output masks is no output of the model; its outputs are 'box'" in shell.err
+    assert shell(*command, "0") == 2
+    assert "--output 0 is no output of the model" in shell.err
+    assert shell("compress", *TWO_HEADS, "--flops", "0.6", "--out", "two", "--kind", "x") == 2
+    assert "--kind x; choose one of auto" in shell.err
+    same = ("evaluate", "nets.py:small", "--data", "x.npy", "--other", "nets.py:small")
+    assert shell(*same, "--output", "-1") == 0, shell.err
+
+
+def test_a_limit_of_zero_means_all_examples(shell: Shell) -> None:
+    command = ("compress", *MODEL, "--data", "x.npy", "--flops", "0.5", "--out", "out", "--json")
+    assert shell(*command, "--limit", "0") == 0, shell.err
+    assert json.loads(shell.out)["agreement"]["examples"] == 120 // 5
+    evaluate = ("evaluate", *MODEL, "--data", "x.npy", "--compressed", "out", "--json")
+    assert shell(*evaluate, "--limit", "0") == 0, shell.err
+    assert json.loads(shell.out)["examples"] == 120
+    assert shell("curve", *MODEL, "--data", "x.npy", "--points", "2", "--limit", "0") == 0
+    assert shell("inspect", *MODEL, "--data", "x.npy", "--limit", "0") == 2
+    assert "No such option: --limit" in shell.err
+
+
+def test_labels_that_are_text_are_ignored_with_a_warning(shell: Shell) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    cells = [{"bytes": picture(index)} for index in range(60)]
+    parquet.write_table(pa.table({"img": cells, "label": ["cat", "dog"] * 30}), "text.parquet")
+    command = ("compress", *MODEL, "--data", "text.parquet", "--flops", "0.5", "--out", "out")
+    assert shell(*command) == 0, shell.err
+    assert "label" not in shell.err  # compress does not use labels
+    assert shell("evaluate", *MODEL, "--data", "text.parquet", "--compressed", "out") == 0
+    assert "warning: text.parquet: column 'label' holds string instead of whole" in shell.err
+    assert "accuracy" not in shell.out
+    assert shell(*command, "--force", "--evaluation", "text.parquet") == 0
+    assert "column 'label' holds string" in shell.err
 
 
 def test_curve_predicts_and_measures(shell: Shell) -> None:

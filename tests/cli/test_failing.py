@@ -66,11 +66,11 @@ def test_other_text_stays_as_it_is(message: str) -> None:
 
 def test_library_errors_name_options(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise interpress.ArgumentError("give exclude=['0'], round_to=2 or kind='binary'")
+        raise interpress.ArgumentError("give exclude=['0'], round_to=2, kind='binary' or top='x'")
 
     monkeypatch.setattr("interpress.compress", fail, raising=False)
     assert shell(*GOOD) == 2
-    assert shell.err == "error: give --exclude 0, --round-to 2 or kind='binary'\n"
+    assert shell.err == "error: give --exclude 0, --round-to 2, --kind binary or top='x'\n"
 
 
 def test_text_that_the_command_line_quotes_stays_as_it_is(shell: Shell) -> None:

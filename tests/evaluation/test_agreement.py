@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from typing import Any
 
@@ -164,3 +165,73 @@ def test_networks_are_left_in_their_mode_and_must_match() -> None:
         agreement(Fixed(), nn.Linear(3, 4), SCORES)
     with pytest.raises(DataError, match="no data"):
         agreement(Fixed(), Fixed(), [])
+
+
+@dataclasses.dataclass
+class Found:
+    """An output that torch does not know until it is registered."""
+
+    classes: Tensor
+    box: Tensor
+
+
+class TwoHeads(nn.Module):
+    """Scores and a box, in one of several containers."""
+
+    def __init__(self, shift: float = 0.0, container: str = "dict") -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.tensor(shift))
+        self.container = container
+
+    def forward(self, x: Tensor) -> Any:
+        classes, box = x + self.shift * SHIFT, 10 + x[:, :2] * (1 + self.shift)
+        return {
+            "dict": {"classes": classes, "box": box},
+            "reversed": {"box": box, "classes": classes},
+            "dataclass": Found(classes, box),
+            "tuple": (box, classes),
+        }[self.container]
+
+
+SHIFT = torch.tensor([0.0, 5.0, 0.0])
+
+
+@pytest.mark.parametrize("container", ["dict", "reversed", "dataclass", "tuple"])
+def test_every_output_is_compared(container: str) -> None:
+    first, second = TwoHeads(0.0, container), TwoHeads(0.1, container)
+    result = agreement(first, second, (SCORES, LABELS))
+    assert (result.kind, result.agreement, result.accuracy) == ("classification", 0.8, (0.8, 0.6))
+    (box,) = result.others
+    if container == "tuple":
+        assert (result.output, box.name) == ("[1]", "[0]")
+    else:
+        assert (result.output, box.name) == ("classes", "box")
+    x = SCORES[:, :2].double()
+    spread = (x - x.mean(0)).square().sum()
+    assert box.error == pytest.approx(float((0.01 * x.square().sum() / spread).sqrt()), rel=1e-4)
+
+
+@pytest.mark.parametrize("output", ["box", lambda out: out["box"]])
+def test_output_chooses_which_one_decides(output: Any) -> None:
+    result = agreement(TwoHeads(), TwoHeads(0.1), SCORES, output=output, kind="regression")
+    assert (result.output, result.agreement) == ("box", None)
+    assert result.output_error is not None
+    assert [other.name for other in result.others] == ["classes"]
+    other = agreement(TwoHeads(), TwoHeads(0.1), SCORES)
+    assert result.output_error == pytest.approx(other.others[0].error)
+
+
+def test_outputs_are_matched_by_name() -> None:
+    same = agreement(TwoHeads(), TwoHeads(0.1), SCORES)
+    assert agreement(TwoHeads(), TwoHeads(0.1, "reversed"), SCORES) == same
+    with pytest.raises(DataError, match="compare networks with the same outputs"):
+        agreement(TwoHeads(), TwoHeads(0.1, "tuple"), SCORES)
+
+
+def test_a_function_may_compute_the_decision() -> None:
+    def small_box(outputs: dict[str, Tensor]) -> Tensor:
+        return (outputs["box"][:, 0] > 11).long()
+
+    result = agreement(TwoHeads(), TwoHeads(0.1), SCORES, output=small_box)
+    assert (result.kind, result.output) == ("decisions", "small_box")
+    assert [other.name for other in result.others] == ["box", "classes"]

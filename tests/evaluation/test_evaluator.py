@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from tests.digits import Trained
-from torch import nn
+from torch import Tensor, nn
 
 from interpress import agreement
 from interpress.data.calibration_set import CalibrationSet
 from interpress.evaluation.evaluator import Evaluator
-from interpress.evaluation.output_meaning import OutputMeaning
+from interpress.evaluation.output_meaning import OutputMeaning, find_meaning
+from interpress.graph.example import Example
 
 MEANING = OutputMeaning(0, "classification")
 
@@ -43,3 +46,45 @@ def test_without_scores_there_is_no_confidence() -> None:
     result = evaluator.agreement(copy.deepcopy(model))
     assert result.confidence is None
     assert result.output_error == 0.0
+
+
+class Masked(CalibrationSet):
+    """Tokens of which the last two never count."""
+
+    def convert(self, raw: Any, number: int = 0) -> Example:
+        example = super().convert(raw, number)
+        mask = torch.ones(example.args[0].shape, dtype=torch.bool)
+        mask[:, -2:] = False
+        return replace(example, mask=mask)
+
+
+class Tokens(nn.Module):
+    """Scores per token, and another output; some positions change with `late`."""
+
+    def __init__(self, late: float = 0.0) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.Embedding(9, 4)
+        self.late = nn.Parameter(torch.tensor(late))
+
+    def forward(self, tokens: Tensor) -> dict[str, Tensor]:
+        scores = self.table(tokens)
+        change = torch.zeros_like(scores)
+        change[:, -2:] = self.late * torch.randn(4)
+        return {"logits": scores + change, "hidden": scores[..., :2] + change[..., :2]}
+
+
+def test_positions_that_the_mask_excludes_do_not_count() -> None:
+    tokens = torch.randint(9, (60, 6), generator=torch.Generator().manual_seed(1))
+    models = Tokens(), Tokens(50.0)
+    for kind, agreement_expected in ((Masked, 1.0), (CalibrationSet, None)):
+        data = kind(tokens, models[0])
+        meaning = find_meaning(models[0], data.first())
+        result = Evaluator(models[0], data, meaning).agreement(models[1])
+        if agreement_expected is None:
+            assert result.agreement is not None
+            assert result.agreement < 1
+            assert result.others[0].error != 0
+        else:
+            assert (result.agreement, result.decisions, result.flips) == (1.0, 12 * 4, ())
+            assert result.others[0].error == 0

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from interpress import DataError
 from interpress.evaluation import tally as module
 from interpress.evaluation.output_meaning import OutputMeaning
+from interpress.evaluation.outputs import OutputLayout
 from interpress.evaluation.tally import Agreement, Tally, wilson
 
 CLASSES = OutputMeaning(0, "classification")
@@ -123,7 +124,7 @@ def test_output_error_is_relative_to_each_outputs_spread() -> None:
     assert result.output_error == pytest.approx(0.1, rel=1e-2)
     assert (result.agreement, result.interval, result.decisions) == (None, None, 0)
     assert math.isnan(float(result))
-    assert "output error" in str(result)
+    assert "(1 is what predicting the mean gives)" in str(result)
 
 
 @pytest.mark.parametrize(("pair", "which"), [((1, 0), "first"), ((0, 1), "second")])
@@ -139,3 +140,78 @@ def test_nan_is_refused_with_the_network_and_the_example(pair: tuple[int, int], 
 def test_outputs_of_other_shapes_are_refused() -> None:
     with pytest.raises(DataError, match=r"shapes \(5, 3\) and \(5, 2\)"):
         compared(SCORES, SCORES[:, :2])
+
+
+TOKENS = torch.randn(6, 5, 3, generator=torch.Generator().manual_seed(4))
+LENGTHS = torch.tensor([5, 3, 1, 4, 0, 2])
+MASK = torch.arange(5) < LENGTHS[:, None]
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression", "binary"])
+def test_a_mask_gives_the_same_as_examples_of_different_lengths(kind: str) -> None:
+    meaning, noise = OutputMeaning(0, kind), 0.7 * TOKENS.roll(1, 0)
+    labels = TOKENS.argmax(-1) if kind == "classification" else None
+    padded, cut = Tally(meaning), Tally(meaning)
+    broken = torch.where(MASK[..., None], TOKENS + noise, math.nan)  # padding may hold anything
+    padded.add(TOKENS, broken, labels, MASK)
+    for index, length in enumerate(LENGTHS.tolist()):
+        if length:
+            part = (slice(index, index + 1), slice(0, length))
+            part_labels = None if labels is None else labels[part]
+            cut.add(TOKENS[part], (TOKENS + noise)[part], part_labels)
+    first, second = padded.result(), cut.result()
+    assert first.examples == second.examples == 5  # the example without tokens is left out
+    assert first.decisions == second.decisions
+    for name in ("agreement", "divergence", "distance", "output_error"):
+        one, other = getattr(first, name), getattr(second, name)
+        assert one == other if one is None else one == pytest.approx(other, rel=1e-9), name
+    assert first.per_class == second.per_class
+    assert first.accuracy == second.accuracy
+    assert [f.position for f in first.flips] == [f.position for f in second.flips]
+    assert {flip.index for flip in first.flips} <= {0, 1, 2, 3, 5}
+
+
+def test_a_mask_of_pixels_and_a_mask_that_does_not_fit() -> None:
+    scores = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(5))
+    mask = torch.zeros(2, 4, 4, dtype=torch.bool)
+    mask[:, :2] = True
+    pixels = OutputMeaning(0, "segmentation")
+    tally = Tally(pixels)
+    tally.add(scores, torch.where(mask[:, None], scores, -scores), mask=mask)
+    assert tally.result().agreement == 1
+    assert tally.result().decisions == 16
+    tally = Tally(CLASSES)
+    tally.add(SCORES, SCORES, mask=torch.zeros(5, 9, dtype=torch.bool))  # of the inputs' tokens
+    assert tally.result().decisions == 5
+
+
+def test_a_mask_that_excludes_everything_is_refused() -> None:
+    tally = Tally(CLASSES)
+    tally.add(TOKENS, TOKENS, mask=torch.zeros(6, 5, dtype=torch.bool))
+    with pytest.raises(DataError, match="excludes every position"):
+        tally.result()
+
+
+def test_other_outputs_get_an_error_beside_the_one_that_decides() -> None:
+    box, label = torch.randn(5, 4, generator=torch.Generator().manual_seed(6)), SCORES.argmax(1)
+    meaning = OutputMeaning(1, "classification", OutputLayout(("mask[0]", "cls", "box")))
+    tally = Tally(meaning)
+    tally.add([label, SCORES, box], [label, SCORES + SHIFT, 1.1 * box])
+    result = tally.result()
+    assert (result.output, result.agreement) == ("cls", 0.8)
+    first, second = result.others
+    assert (first.name, second.name, second.equal) == ("box", "mask[0]", 1.0)
+    assert first.error == pytest.approx(0.1, rel=0.5)
+    text = " ".join(result.notes)
+    assert "Judged by the output 'cls'; choose another with output=" in text
+    assert "(1 is what predicting the mean gives): box 0.1" in text
+    assert "Equal entries of other outputs: mask[0] 100.00%." in text
+    assert compared(SCORES, SCORES).notes == ()
+
+
+def test_many_other_outputs_are_named_in_part() -> None:
+    names = tuple(f"[{number}]" for number in range(10))
+    tally = Tally(OutputMeaning(0, "classification", OutputLayout(names)))
+    tally.add([SCORES] * 10, [SCORES] * 10)
+    assert "[6] 0 and 3 more." in tally.result().notes[1]
+    assert len(tally.result().others) == 9

@@ -15,9 +15,9 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 import interpress
-from interpress import StorageError, demo
+from interpress import ArgumentError, StorageError, demo
 from interpress.storage.example_description import random_example
-from interpress.storage.files import save_tensors
+from interpress.storage.files import load_tensors, save_tensors
 from interpress.storage.result_folder import PLAN, WEIGHTS
 
 
@@ -109,6 +109,23 @@ def test_a_signed_result_without_changes_loads(folder: Path, result: interpress.
     assert torch.equal(loaded(images), result.model.eval()(images))
 
 
+def test_loaded_tensors_are_at_aligned_addresses(tmp_path: Path) -> None:
+    path, odd = tmp_path / "odd.safetensors", {f"t{n}": torch.randn(n) for n in range(1, 30)}
+    save_tensors(path, "thing", odd, {})
+    with safe_open(path, framework="pt") as file:  # as they lie in the file
+        mapped = [file.get_tensor(name) for name in odd]
+        assert any(tensor.data_ptr() % 64 for tensor in mapped)
+    tensors, _ = load_tensors(path, "thing")
+    for name, tensor in tensors.items():
+        assert tensor.data_ptr() % 64 == 0
+        assert torch.equal(tensor, odd[name])
+
+
+def test_a_loaded_network_has_aligned_weights(folder: Path) -> None:
+    loaded = interpress.load(folder, demo.network())
+    assert all(tensor.data_ptr() % 64 == 0 for tensor in loaded.state_dict().values())
+
+
 class Hidden(nn.Module):
     """Keeps a layer in a plain list, which no state dict and no parameter list shows."""
 
@@ -126,6 +143,34 @@ def test_a_network_that_is_not_the_saved_one_is_noticed(tmp_path: Path) -> None:
     result.save(tmp_path / "hidden")
     with pytest.raises(StorageError, match="a module in a plain list"):
         interpress.load(tmp_path / "hidden", Hidden())
+
+
+class Caches(nn.Module):
+    """Counts its calls and computes a factor from a width on the first call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 24), nn.Linear(24, 4)
+        self.calls, self.cache = 0, dict[str, float]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        hidden = self.first(x).relu()
+        return self.last(hidden) * self.cache.setdefault("scale", hidden.shape[-1] ** -0.5)
+
+
+def test_a_value_cached_on_the_first_call_is_noticed(tmp_path: Path) -> None:
+    data = torch.randn(100, 8, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ArgumentError, match="its surgery cannot be proved"):
+        interpress.compress(Caches(), data, flops=0.6, progress=False)
+    called = Caches()
+    called(data[:2])
+    result = interpress.compress(called, data, flops=0.6, progress=False)
+    result.save(tmp_path / "cached")
+    record = json.loads((tmp_path / "cached" / PLAN).read_text())
+    assert {attribute for _, attribute, _ in record["sizes"]} == {"in_features", "out_features"}
+    with pytest.raises(StorageError, match="a value cached on the first call"):
+        interpress.load(tmp_path / "cached", Caches())
 
 
 @pytest.mark.parametrize("path", ["half\0full", "x" * 5000])

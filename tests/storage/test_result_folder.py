@@ -43,7 +43,7 @@ def test_saved_and_loaded_is_the_same_network(result: Result, saved: Path, digit
 
 def test_the_plan_says_what_was_asked_and_what_came_out(result: Result, saved: Path) -> None:
     plan = json.loads((saved / PLAN).read_text())
-    assert plan["asked"] == {"budget": "flops", "value": 0.5}
+    assert plan["asked"] == {"budget": "flops", "value": 0.5, "kind": "auto", "output": None}
     assert plan["method"] == {"name": "preserve", **dataclasses.asdict(Method())}
     assert {row["name"]: row["after"] for row in plan["plan"]} == dict(result.widths)
     assert result.agreement is not None

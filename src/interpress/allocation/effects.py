@@ -19,10 +19,9 @@ from interpress.selection.orders import ChannelOrder, Orders
 from interpress.spaces.channel_space import ChannelSpace
 from interpress.spaces.read_sites import by_node, operand_of, with_operand
 from interpress.surgery.cut import Cut
-from interpress.surgery.interpolations import interpolations
 
 Effects = Mapping[str, list[tuple[int, float]]]
-"""Per space: widths, and the distance of the output at that width from the original's."""
+"""Per space: widths, and the distance of the outputs at that width from the original's."""
 
 _EXAMPLES = 16
 _FRACTIONS = (0.5,)
@@ -30,18 +29,19 @@ _FRACTIONS = (0.5,)
 
 
 def measure_effects(study: Study, orders: Orders, bars: Display) -> Effects:
-    """Return the effect of every space on the output, shrunk alone."""
+    """Return the effect of every space on the outputs, shrunk alone."""
     program = study.spaces.program
     executor = Executor(program)
-    recorded = executor.record(study.few_examples(_EXAMPLES))
-    reference = _compared_output(program, recorded, study.meaning.position)
+    examples = study.few_examples(_EXAMPLES)
+    recorded = executor.record(examples)
+    reference = _outputs(program, recorded)
     effects: dict[str, list[tuple[int, float]]] = {}
     with bars.task("measuring spaces", len(orders)) as advance:
         for name, order in orders.items():
             effects[name] = []
             for width in _trial_widths(study.spaces[name]):
-                output = _rerun(study, executor, recorded, name, order, width)
-                distance = study.meaning.rule.distance(reference, output)
+                outputs = _rerun(study, executor, recorded, name, order, width)
+                distance = study.meaning.distance(reference, outputs, examples.mask)
                 effects[name].append((width, distance))
             advance(1)
     return effects
@@ -54,11 +54,11 @@ def _trial_widths(space: ChannelSpace) -> list[int]:
 
 def _rerun(
     study: Study, executor: Executor, recorded: Frame, name: str, order: ChannelOrder, width: int
-) -> Tensor:
-    """Return the compared output with the taps of one space replaced by their interpolations."""
+) -> list[Tensor]:
+    """Return the outputs with the taps of one space replaced by their interpolations."""
     spaces = study.spaces
     kept = {name: order.kept(width)}
-    cut = Cut(spaces, kept, interpolations(spaces, kept, study.statistics.factors))
+    cut = Cut(spaces, kept, study.interpolations(kept))
     sites = by_node([tap for tap in spaces.taps.values() if tap.name in cut.T])
 
     def before(node: fx.Node, args: Any, kwargs: Any) -> Any:
@@ -69,9 +69,10 @@ def _rerun(
         return args, kwargs
 
     changed = executor.rerun(recorded, sites, before)
-    return _compared_output(spaces.program, changed, study.meaning.position)
+    return _outputs(spaces.program, changed)
 
 
-def _compared_output(program: Program, frame: Frame, position: int) -> Tensor:
-    tensors = [n for n in program.output_nodes() if n in frame and isinstance(frame[n], Tensor)]
-    return frame[tensors[position]]
+def _outputs(program: Program, frame: Frame) -> list[Tensor]:
+    """Return the output tensors in flattening order."""
+    values = [frame[node] for node in program.output_nodes() if node in frame]
+    return [value for value in values if isinstance(value, Tensor)]

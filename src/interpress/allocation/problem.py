@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -52,6 +52,13 @@ class Problem:
     """Per space, the widths it may take, widest first."""
     step: float = 0.05
     """The fraction of a layer that one step of the allocation "iterative" cuts."""
+
+    def sparing(self, names: Collection[str]) -> Problem:
+        """Return the same problem with some spaces kept whole."""
+        allowed = {
+            name: widths[:1] if name in names else widths for name, widths in self.allowed.items()
+        }
+        return replace(self, allowed=allowed)
 
     def full(self) -> Widths:
         """Return the widths of the original network."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from interpress.allocation.paths import fit_budget
@@ -15,8 +15,19 @@ from interpress.errors import ArgumentError
 from interpress.evaluation.latency import latency_ratio
 from interpress.method import Method
 from interpress.network.build import build
+from interpress.network.compare import Comparison, compare
 from interpress.network.network import Network
 from interpress.progress import Display
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An allocation and its widths, and what it was compared with."""
+
+    allocation: str
+    widths: Mapping[str, int]
+    comparison: Comparison | None = None
+
 
 _PROBES = 7  # networks built in a bisection: the FLOPs are then known to 1 %
 
@@ -29,28 +40,66 @@ class Search:
     """The widths that an allocation offers, and how to build a network from them."""
 
     study: Study
-    problem: Problem
+    problems: Mapping[str, Problem]
+    """The problem as every allocation to compare sees it; the first one is the usual one."""
     method: Method
     memory: float
     bars: Display
 
-    def path(self) -> Iterator[Widths]:
-        """Yield the widths of the allocation, from the whole network down."""
-        return ALLOCATIONS[self.method.allocation].path(self.problem)
+    @property
+    def problem(self) -> Problem:
+        """The problem as the usual allocation sees it."""
+        return next(iter(self.problems.values()))
 
-    def widths_within(self, fraction: float, resource: str) -> Widths:
-        """Return the widths that keep this fraction of a resource."""
-        return fit_budget(self.problem, self.path(), fraction, resource)
+    def best_within(self, fraction: float, resource: str) -> Choice:
+        """Return the widths that keep this fraction of a resource and lose least."""
+        plans: dict[str, Plan] = {}
+        failures: list[ArgumentError] = []
+        for name in self.problems:
+            try:
+                widths = self._widths_within(name, fraction, resource)
+                plans[name] = Plan.at_widths(widths, self.problem.orders)
+            except ArgumentError as error:
+                failures.append(error)
+        if not plans:
+            raise failures[0]
+        if len(plans) == 1 or self.study.data is None:
+            return Choice(next(iter(plans)), next(iter(plans.values())).widths)
+        with self.bars.task("comparing allocations", None):
+            comparison = compare(self.study, plans, correct=self.method.correct)
+        return Choice(comparison.best, plans[comparison.best].widths, comparison)
+
+    def _widths_within(self, allocation: str, fraction: float, resource: str) -> Widths:
+        """Return the widths of one allocation; untrusted spaces shrink only if they must."""
+        problem = self.problems[allocation]
+        path = ALLOCATIONS[allocation].path
+        trusted = problem.sparing(problem.orders.untrusted)
+        try:
+            return fit_budget(trusted, path(trusted), fraction, resource)
+        except ArgumentError:
+            if not problem.orders.untrusted:
+                raise
+            return fit_budget(problem, path(problem), fraction, resource)
 
     def constant_widths(self, fraction: float) -> Widths:
         """Return the same fraction of every space."""
         return at_fraction(self.problem, fraction)
 
-    def build(self, widths: Widths, *, refit: bool | None = None) -> Network:
+    def build_best(self, fraction: float, resource: str) -> Network:
+        """Build the network of the best allocation for a budget."""
+        choice = self.best_within(fraction, resource)
+        return replace(self.build(choice.widths), comparison=choice.comparison)
+
+    def build(self, widths: Mapping[str, int], *, refit: bool | None = None) -> Network:
         """Build the network at these widths; `refit` overrides the method's."""
         method = self.method if refit is None else replace(self.method, refit=refit)
         plan = Plan.at_widths(widths, self.problem.orders)
         return build(self.study, plan, method, self.bars, memory=self.memory)
+
+    def _smallest(self) -> Widths:
+        """Return the widths at the end of the usual allocation's path."""
+        *_, last = ALLOCATIONS[next(iter(self.problems))].path(self.problem)
+        return last
 
     def latency(self, network: Network) -> float:
         """Return the run time of a network relative to the original, on one calibration batch."""
@@ -63,17 +112,18 @@ class Search:
         If a network is within the budget, the search goes on with smaller networks, or with larger
         ones if `smaller_if_within` is False.
         """
-        path = list(self.path())
-        low, high = self.problem.meter.total(path[-1]) / self.problem.meter.total({}), 1.0
+        meter, smallest = self.problem.meter, self._smallest()
+        low, high = meter.total(smallest) / meter.total({}), 1.0
+        choice = self.best_within((low + high) / 2, "flops")
         best: Network | None = None
         measured = []
         with self.bars.task(f"searching {asked}", _PROBES) as advance:
             for _ in range(_PROBES):
                 fraction = (low + high) / 2
-                widths = fit_budget(self.problem, iter(path), fraction, "flops")
+                widths = self._widths_within(choice.allocation, fraction, "flops")
                 network, value, within = trial(widths)
                 measured.append(value)
-                best = network if within else best
+                best = replace(network, comparison=choice.comparison) if within else best
                 if within == smaller_if_within:
                     high = fraction
                 else:

@@ -8,28 +8,32 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from interpress.calibration.averaged import averaged_sources
 from interpress.calibration.consumers import dense_consumers, shrinkable_taps
 from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
 from interpress.calibration.statistics import OutputVariance, PatchMoments, Statistics
+from interpress.calibration.tap_rows import TapRows
 from interpress.data.batches import batch_size
 from interpress.errors import CaptureError, DataError
 from interpress.evaluation.output_meaning import OutputMeaning
-from interpress.graph.dense import DenseLayer, sample_rows
+from interpress.graph.dense import DenseLayer
 from interpress.graph.example import Example
 from interpress.graph.executor import Executor
 from interpress.graph.fast_kernels import fast_kernels
 from interpress.graph.model_state import output_tensors
 from interpress.graph.patterns import epilogue_of
-from interpress.linalg.factor import RFactor, triangle
-from interpress.linalg.stream import FactorStream
+from interpress.graph.rows import BatchRows
 from interpress.spaces.read_sites import by_node, operand_of
 from interpress.spaces.spaces import Spaces
 from interpress.spaces.taps import Tap
 
 ROWS_PER_EXAMPLE = 16
-"""Positions of an image, or tokens of a text, sampled per example: more are highly correlated."""
-ROWS_PER_CHANNEL = 6
-"""Rows sampled per channel where only a channel Gram matrix is measured."""
+"""Positions of an image, or tokens of a text, sampled per example if there are many examples: more
+are highly correlated."""
+ROWS_PER_CHANNEL = 8
+"""Rows that a channel needs; if examples are few, more rows of each are taken."""
+FEWEST_ROWS = 4096
+"""Rows of a tap with few channels, if the examples have as many."""
 LARGEST_PATCH = 2048
 """Inputs per output of a consumer whose patches are measured. Larger kernels are projected onto
 each channel's principal directions, so that the Gram matrix stays this small."""
@@ -60,13 +64,14 @@ def calibrate(
     executor = Executor(spaces.program, kernels=kernels)
     examples = 0
     for number, example in enumerate(batches):
-        collector.batch_examples = batch_size(example)
+        size = batch_size(example)
+        collector.batch = BatchRows(size, examples, example.mask, seed, alone=expected == 1)
         outputs = executor.run(example, before=collector.before, after=collector.after)
         check_not_nan(outputs, number)
         if number == 0:
             check_same_outputs(spaces, example, outputs)
-        top_classes.append(top_classes_of(meaning, outputs, collector.batch_examples))
-        examples += collector.batch_examples
+        top_classes.append(top_classes_of(meaning, outputs, size))
+        examples += size
         done()
     return collector.statistics(examples, concatenate(top_classes))
 
@@ -75,16 +80,15 @@ class _Collector:
     """Hooks for the executor that add what they see to the statistics."""
 
     def __init__(self, spaces: Spaces, seed: int, patches: bool, expected: int | None) -> None:
-        self.batch_examples = 0
+        self.batch = BatchRows(1)
         self._taps = shrinkable_taps(spaces)
-        self._streams = {tap.name: FactorStream(tap.size) for tap in self._taps}
+        self._rows = {tap.name: TapRows(tap) for tap in self._taps}
         self._moments: dict[str, PatchMoments] = {}
-        self._totals: dict[str, Tensor] = {}
         self._variances: dict[str, OutputVariance] = {}
         self._sites = by_node(self._taps)
         self._consumers = dense_consumers(spaces, self._taps)
+        self._pooled = averaged_sources(self._taps)
         self._patches, self._expected = patches, expected
-        self._generator = torch.Generator().manual_seed(seed)
         self._outputs: dict[fx.Node, list[tuple[str, int]]] = {}
         parameters = spaces.program.parameters()
         for name, dense in self._consumers.items():
@@ -97,55 +101,61 @@ class _Collector:
         """Add the operands of a node that are taps."""
         for tap, site in self._sites.get(node, ()):
             operand = operand_of(node, args, kwargs, site)
-            at = sample_rows(tap.rows(operand, site), self._rows_wanted(tap), self._generator)
-            rows = tap.columns(operand, site, at)
-            self._streams[tap.name].add(rows)
+            count = tap.rows(operand, site)
+            at = self.batch.sample(count, self._rows_wanted(tap.size))
+            self._rows[tap.name].add(operand, site, at, self.batch.halves(count, at))
             dense = self._consumers.get(tap.name)
             if not self._patches or dense is None or dense.groups > 1:
                 continue
-            if _patches_are_rows(tap, dense):
-                total = rows.sum(0, dtype=torch.float64)
-                self._totals[tap.name] = self._totals.get(tap.name, 0) + total
-            elif 2 * dense.shape[1] <= LARGEST_PATCH:
+            if not _patches_are_rows(tap, dense) and 2 * dense.shape[1] <= LARGEST_PATCH:
                 self._add_patches(tap.name, dense, operand)
         return args, kwargs
 
     def after(self, node: fx.Node, value: Any) -> None:
-        """Add the variance of what the outputs of consumers have become."""
+        """Add the variance of consumers' outputs, and channels before they are averaged."""
         for name, channel in self._outputs.get(node, ()):
-            self._variances[name].add(value, channel)
+            self._variances[name].add(value, channel, self.batch.mask)
+        for source in self._pooled.get(node, ()):
+            rows, in_second = source.rows(value, self.batch, self._rows_wanted(len(source.order)))
+            self._rows[source.tap].add_local(rows, in_second)
 
     def statistics(self, examples: int, top_classes: TopClasses | None) -> Statistics:
         """Return everything that was collected."""
-        factors = {
-            tap.name: _groups_orthogonal(self._streams[tap.name].factor(), tap)
-            for tap in self._taps
-        }
-        for name, total in self._totals.items():
-            self._moments[name] = PatchMoments(factors[name].G, total, factors[name].rows)
+        halves = {name: rows.halves() for name, rows in self._rows.items()}
+        factors = {name: half.factor for name, half in halves.items()}
+        if self._patches:
+            for tap in self._taps:
+                dense = self._consumers.get(tap.name)
+                if dense is not None and dense.groups == 1 and _patches_are_rows(tap, dense):
+                    self._moments[tap.name] = PatchMoments.of_rows(halves[tap.name])
         variances = {name: variance.variance for name, variance in self._variances.items()}
-        return Statistics(factors, variances, self._moments, examples, top_classes)
+        return Statistics(factors, variances, self._moments, halves, examples, top_classes)
 
-    def _rows_wanted(self, tap: Tap) -> int:
-        """Return how many rows of this batch to take: equally many of every example."""
-        if self._patches or self._expected is None:
-            return ROWS_PER_EXAMPLE * self.batch_examples
-        enough = -(-ROWS_PER_CHANNEL * tap.size // self._expected)
-        per_example = max(enough, _FEWEST_ROWS_PER_EXAMPLE)
-        return min(per_example, ROWS_PER_EXAMPLE) * self.batch_examples
+    def _rows_wanted(self, unknowns: int, usually: int | None = None) -> int:
+        """Return how many rows of every example to take."""
+        if usually is None:
+            usually = ROWS_PER_EXAMPLE if self._patches else _FEWEST_ROWS_PER_EXAMPLE
+        if self._expected is None:
+            return max(usually, ROWS_PER_EXAMPLE)
+        enough = max(ROWS_PER_CHANNEL * unknowns, FEWEST_ROWS)
+        return max(usually, -(-enough // self._expected))
 
     def _add_patches(self, name: str, dense: DenseLayer, operand: Tensor) -> None:
-        per_example = ROWS_PER_EXAMPLE * _USUAL_PATCH // max(dense.unknowns, _USUAL_PATCH)
-        wanted = max(per_example, _FEWEST_PATCHES) * self.batch_examples
-        at = dense.positions(operand, wanted, self._generator)
-        X = dense.inputs(operand, at)[:, 0]
-        X = X.to(torch.promote_types(X.dtype, torch.float32))
+        usually = ROWS_PER_EXAMPLE * _USUAL_PATCH // max(dense.unknowns, _USUAL_PATCH)
+        size = min(dense.unknowns, LARGEST_PATCH)
+        wanted = self._rows_wanted(size, max(usually, _FEWEST_PATCHES))
+        at = dense.positions(operand, wanted, self.batch)
+        X, in_second = dense.inputs(operand, at), dense.halves(operand, at, self.batch)
+        counts = dense.counting(operand, at, self.batch)
+        if counts is not None:
+            X, in_second = X[counts.to(X.device)], in_second[counts]
+        X = X[:, 0].to(torch.promote_types(X.dtype, torch.float32))
         if name not in self._moments:
             basis = _principal_directions(X, dense) if dense.unknowns > LARGEST_PATCH else None
             size = dense.unknowns if basis is None else basis.shape[0] * basis.shape[2]
             self._moments[name] = PatchMoments.empty(size, X.dtype, X.device)
             self._moments[name].basis = basis
-        self._moments[name].add(X)
+        self._moments[name].add(X, in_second)
 
 
 def _principal_directions(X: Tensor, dense: DenseLayer) -> Tensor:
@@ -199,23 +209,3 @@ def _nearly_equal(output: Tensor, value: Tensor) -> bool:
     a, b = torch.where(same, 0.0, a), torch.where(same, 0.0, b)
     tolerance = torch.finfo(value.dtype).eps ** 0.5
     return float((a - b).norm()) <= max(_SAME_OUTPUT, tolerance) * float(value.double().norm())
-
-
-def _groups_orthogonal(factor: RFactor, tap: Tap) -> RFactor:
-    """Return the factor with columns of different groups made orthogonal.
-
-    The consumer never mixes columns of different groups, so their inner products do not matter.
-    """
-    if len(tap.groups.unique()) == 1:
-        return factor
-    if factor.gram is not None:
-        same_group = (tap.groups[:, None] == tap.groups[None, :]).to(factor.device)
-        return RFactor(factor.rows, factor.floor, gram=factor.gram * same_group)
-    blocks = []
-    for group in tap.groups.unique():
-        columns = torch.nonzero(tap.groups == group).reshape(-1).to(factor.device)
-        root = triangle(factor.R[:, columns])
-        block = root.new_zeros(len(root), factor.n)
-        block[:, columns] = root
-        blocks.append(block)
-    return RFactor(factor.rows, factor.floor, root=torch.cat(blocks))

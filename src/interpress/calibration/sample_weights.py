@@ -53,7 +53,7 @@ def top_classes_of(
     meaning: OutputMeaning | None, outputs: Sequence[Tensor], examples: int
 ) -> TopClasses | None:
     """Return the top classes of a batch; None if there is not one decision per example."""
-    output = None if meaning is None else outputs[meaning.position]
+    output = None if meaning is None else meaning.pick(outputs)
     if meaning is None or output is None or not output.ndim or len(output) != examples:
         return None
     probabilities = meaning.rule.probabilities(output)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from interpress.calibration.halves import Halves
 from interpress.calibration.sample_weights import TopClasses
 from interpress.linalg.factor import RFactor, add_gram, mirror
 
@@ -16,49 +17,58 @@ _EXAMPLES_PER_BATCH = 8  # enough to estimate a variance; more would cost as muc
 
 @dataclass
 class PatchMoments:
-    """Second moments of the patches that one dense layer reads."""
+    """Second moments of the patches that one dense layer reads, per half of the examples."""
 
-    gram: Tensor
-    """Its upper half; `mirror` fills the lower one."""
-    total: Tensor
-    rows: int
+    grams: Tensor
+    """(2, size, size), upper halves; `mirror` fills the lower ones."""
+    totals: Tensor
+    """(2, size) sums of the rows."""
+    rows: list[int]
+    """Rows of each half."""
     origin: Tensor | None = None
     """Subtracted from every row: the mean of the first batch, so that no digits cancel later."""
     basis: Tensor | None = None
     """(channels, kernel, parts) for large kernels: rows are projected onto this basis."""
-
     @classmethod
     def empty(cls, size: int, dtype: torch.dtype, device: torch.device) -> PatchMoments:
         """Return moments of no rows."""
         return cls(
-            torch.zeros(size, size, dtype=dtype, device=device),
-            torch.zeros(size, dtype=torch.float64, device=device),
-            0,
+            torch.zeros(2, size, size, dtype=dtype, device=device),
+            torch.zeros(2, size, dtype=torch.float64, device=device),
+            [0, 0],
         )
 
-    def add(self, X: Tensor) -> None:
-        """Add patches (rows, size)."""
+    @classmethod
+    def of_rows(cls, halves: Halves) -> PatchMoments:
+        """Return the moments of a layer whose patches are the rows of its tap."""
+        grams = torch.stack([halves.factor.G - halves.second, halves.second])
+        return cls(grams, halves.totals, list(halves.rows))
+
+    def add(self, X: Tensor, in_second: Tensor) -> None:
+        """Add patches (rows, size); `in_second` says which rows are of the second half."""
         if self.basis is not None:
             by_channel = X.reshape(len(X), *self.basis.shape[:2])
             X = torch.einsum("rck,ckp->rcp", by_channel, self.basis).flatten(1)
         if self.origin is None:
             self.origin = X.mean(0)
         X = X - self.origin
-        add_gram(self.gram, X)
-        self.total += X.sum(0)
-        self.rows += len(X)
+        for half, members in enumerate((~in_second, in_second)):
+            rows = X[members.to(X.device)]
+            add_gram(self.grams[half], rows)
+            self.totals[half] += rows.sum(0)
+            self.rows[half] += len(rows)
 
-    def centred(self) -> Tensor:
-        """Return the Gram matrix of the rows minus their mean."""
-        mean = (self.total / max(self.rows, 1)).to(self.gram.dtype)
-        return torch.addr(mirror(self.gram), mean, mean, alpha=-self.rows)
-
-    def whole(self) -> Tensor:
-        """Return the Gram matrix of the rows themselves."""
-        mean = (self.total / max(self.rows, 1)).to(self.gram.dtype)
-        if self.origin is not None:
-            mean = mean + self.origin
-        return torch.addr(self.centred(), mean, mean, alpha=self.rows)
+    def moments(self, *, centred: bool, half: int | None = None) -> Tensor:
+        """Return the second moments per row of all rows or of one half."""
+        chosen = [0, 1] if half is None else [half]
+        rows = max(sum(self.rows[i] for i in chosen), 1)
+        mean = (self.totals[chosen].sum(0) / rows).to(self.grams.dtype)
+        total = self.grams[0] + self.grams[1] if half is None else self.grams[half].clone()
+        covariance = mirror(total.div_(rows)).addr_(mean, mean, alpha=-1)
+        if centred:
+            return covariance
+        mean = mean if self.origin is None else mean + self.origin
+        return covariance.addr_(mean, mean)
 
 
 @dataclass
@@ -72,18 +82,25 @@ class OutputVariance:
     total: Tensor | float = 0.0
     rows: int = 0
 
-    def add(self, value: Tensor, channel: int) -> None:
-        """Add the first few examples of a batch; `channel` is the channel dim."""
-        few = value[:_EXAMPLES_PER_BATCH].double()
+    def add(self, value: Tensor, channel: int, mask: Tensor | None = None) -> None:
+        """Add a batch, or the first few of its images; `channel` is the channel dim.
+
+        Positions that do not count are left out, where the mask has one entry per position.
+        """
+        few = (value if channel == -1 else value[:_EXAMPLES_PER_BATCH]).double()
+        if mask is not None and channel == -1 and value.shape[:-1] == mask.shape:
+            few = few[mask.to(few.device).bool()]
         other_dims = [dim for dim in range(few.ndim) if dim != channel % few.ndim]
         self.total = self.total + few.sum(other_dims)
         self.square = self.square + few.square().sum(other_dims)
-        self.rows += few.numel() // few.shape[channel]
+        self.rows += few.numel() // max(few.shape[channel], 1)
 
     @property
     def variance(self) -> float:
         """The sum over channels of their variances."""
         square, total = torch.as_tensor(self.square), torch.as_tensor(self.total)
+        if not self.rows:
+            return 0.0
         return float((square / self.rows - (total / self.rows).square()).clamp(min=0).sum())
 
 
@@ -97,6 +114,8 @@ class Statistics:
     """Per tap with a dense consumer: variance of what the consumer's output becomes, per row."""
     moments: Mapping[str, PatchMoments] = field(default_factory=dict)
     """Per tap with a dense consumer that is small enough: moments of its patches."""
+    halves: Mapping[str, Halves] = field(default_factory=dict)
+    """Per tap: the same rows in two halves of the examples."""
     examples: int = 0
     top_classes: TopClasses | None = None
     """The classes the network predicts per example; None if it does not make one decision each."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -9,14 +10,17 @@ from torch import Tensor, nn
 
 from interpress.calibration.sample_weights import TopClasses
 from interpress.calibration.statistics import Statistics
-from interpress.data.batches import merge_batches
-from interpress.data.calibration_set import CalibrationSet
+from interpress.data.batches import can_merge, merge_batches
+from interpress.data.calibration_set import HOLD_EVERY, CalibrationSet, Part
 from interpress.errors import ArgumentError
 from interpress.evaluation.evaluator import Evaluator
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.graph.example import Example
+from interpress.linalg.factor import RFactor
 from interpress.spaces.batching import captured_examples, examples_per_batch
 from interpress.spaces.spaces import Spaces
+from interpress.surgery.cut import Cut
+from interpress.surgery.interpolations import interpolations
 
 _MEMORY_FOR_FEW = 2**30  # bytes of activations that `few_examples` may cause
 
@@ -53,6 +57,33 @@ class Study:
             return torch.ones(self.fit_examples)
         return self.top_classes.weights()
 
+    @property
+    def held_examples(self) -> int:
+        """About how many examples are held out."""
+        held_out = self.data is not None and self.data.holds_out
+        return self.fit_examples // (HOLD_EVERY - 1) if held_out else 0
+
+    def factors_for(
+        self, kept: Mapping[str, Tensor], half: int | None = None
+    ) -> dict[str, RFactor]:
+        """Return, per tap that loses columns, the moments to interpolate them with.
+
+        These are the moments of all examples to fit, or of one half of them.
+        """
+        cut, factors = Cut(self.spaces, kept), dict(self.statistics.factors)
+        for name in dict.fromkeys(tap for space in kept for tap in self.spaces[space].taps):
+            tap, halves = self.spaces.taps[name], self.statistics.halves.get(name)
+            columns = cut.columns(tap)
+            if halves is not None and 0 < len(columns) < tap.size:
+                factors[name] = halves.for_kept(columns.to(halves.second.device), half)
+        return factors
+
+    def interpolations(
+        self, kept: Mapping[str, Tensor], half: int | None = None
+    ) -> dict[str, Tensor]:
+        """Return `T` of every tap that loses columns, from all examples or from one half."""
+        return interpolations(self.spaces, kept, self.factors_for(kept, half))
+
     def require_data(self) -> CalibrationSet:
         """Return the calibration data, or raise if there are none."""
         if self.data is None:
@@ -63,15 +94,16 @@ class Study:
             )
         return self.data
 
-    def evaluator(self) -> Evaluator:
-        """Return what judges smaller networks on the held-out examples."""
+    def evaluator(self, part: Part = "held") -> Evaluator:
+        """Return what judges smaller networks on the held-out examples, or on another part."""
         data = self.require_data()
         limit = examples_per_batch(self.spaces, data.device)
-        return Evaluator(self.original, data, self.meaning, limit)
+        return Evaluator(self.original, data, self.meaning, limit, part)
 
     def few_examples(self, wanted: int) -> Example:
         """Return at most `wanted` examples to fit, fewer if their activations are large."""
         cost = self.spaces.cost()
         per_example = max(1, cost.activation_bytes // captured_examples(self.spaces))
         count = max(2, min(wanted, _MEMORY_FOR_FEW // per_example))
-        return merge_batches(list(self.require_data().batches("fit", limit=count)))
+        batches = list(self.require_data().batches("fit", limit=count))
+        return merge_batches([batch for batch in batches if can_merge(batches[0], batch)])

@@ -14,6 +14,7 @@ from interpress.cli.data_options import DataOptions
 from interpress.cli.failing import guarded
 from interpress.cli.method_options import MethodOptions
 from interpress.cli.model_options import ModelOptions
+from interpress.cli.output_options import OutputOptions
 from interpress.cli.records import expand_records
 
 _ABOUT = "Make a trained PyTorch network smaller while it keeps making the same decisions."
@@ -84,6 +85,7 @@ def compress(
     model: ModelOptions,
     data: DataOptions,
     method: MethodOptions,
+    output: OutputOptions,
     options: CompressOptions,
     json: AsJson = False,
     **budget: float | None,
@@ -95,7 +97,7 @@ def compress(
     """
     from interpress.cli import commands
 
-    commands.compress(model, data, method, options, budget_from(budget), json)
+    commands.compress(model, data, method, output, options, budget_from(budget), json)
 
 
 @app.command(no_args_is_help=True)
@@ -103,6 +105,7 @@ def compress(
 def evaluate(
     model: ModelOptions,
     data: DataOptions,
+    output: OutputOptions,
     compressed: Annotated[
         Path | None, typer.Option(help="Compare with the result in this folder.")
     ] = None,
@@ -122,7 +125,7 @@ def evaluate(
     """
     from interpress.cli import commands
 
-    commands.evaluate(model, data, compressed, other, other_weights, json)
+    commands.evaluate(model, data, output, compressed, other, other_weights, json)
 
 
 @app.command(no_args_is_help=True)
@@ -131,6 +134,7 @@ def curve(
     model: ModelOptions,
     data: DataOptions,
     method: MethodOptions,
+    output: OutputOptions,
     points: Annotated[int, typer.Option(help="Number of points.")] = 12,
     measure: Annotated[
         bool,
@@ -150,7 +154,7 @@ def curve(
     """
     from interpress.cli import commands
 
-    commands.curve(model, data, method, points, measure, exclude or [], json)
+    commands.curve(model, data, method, output, points, measure, exclude or [], json)
 
 
 @app.command()

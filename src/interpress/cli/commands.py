@@ -19,6 +19,7 @@ from interpress.cli.data_options import DataOptions
 from interpress.cli.loading import checked_device, load_model
 from interpress.cli.method_options import MethodOptions
 from interpress.cli.model_options import ModelOptions
+from interpress.cli.output_options import OutputOptions
 from interpress.cli.printing import agreement_record, model_output_aside, print_json, print_table
 from interpress.data.calibration_set import CalibrationSet
 from interpress.errors import ArgumentError, DataError, InterpressError, StorageError
@@ -78,6 +79,7 @@ def compress(
     model: ModelOptions,
     data: DataOptions,
     method: MethodOptions,
+    output: OutputOptions,
     options: CompressOptions,
     budget: Budget,
     as_json: bool,
@@ -92,7 +94,7 @@ def compress(
         evaluation = None
         if options.evaluation is not None:
             evaluation_data = replace(data, path=options.evaluation, limit=0)
-            evaluation = _evaluation_batches(evaluation_data, model, network)
+            evaluation = _evaluation_batches(evaluation_data, model, network, output)
         budget_argument: dict[str, Any] = {budget.kind: budget.value}
         result = interpress.compress(
             network,
@@ -102,6 +104,7 @@ def compress(
             round_to=options.round_to,
             min_width=options.min_width,
             seed=data.seed,
+            **output.arguments(),
             **budget_argument,
         )
         result.save(options.out, overwrite=options.force, report=True, evaluation=evaluation)
@@ -123,11 +126,11 @@ def _method(options: MethodOptions) -> interpress.Method:
 
 
 def _evaluation_batches(
-    data: DataOptions, model: ModelOptions, network: nn.Module
+    data: DataOptions, model: ModelOptions, network: nn.Module, output: OutputOptions
 ) -> Iterable[Any]:
     """Return evaluation data with labels, after a check that the network runs on them."""
     batches = open_batches(data, model).with_labels()
-    _compare(network, network, [next(iter(batches))], None, data.path)
+    _compare((network, network), [next(iter(batches))], None, output, data.path)
     return batches
 
 
@@ -144,10 +147,12 @@ def _result_record(result: interpress.Result, folder: Path) -> dict[str, Any]:
     }
 
 
-def _compare(first: nn.Module, second: nn.Module, data: Any, labels: Any, path: Path) -> Agreement:
+def _compare(
+    networks: tuple[nn.Module, nn.Module], data: Any, labels: Any, output: OutputOptions, path: Path
+) -> Agreement:
     """Return the agreement of two networks; `path` names the data in errors."""
     try:
-        return interpress.agreement(first, second, data, labels=labels)
+        return interpress.agreement(*networks, data, labels=labels, **output.arguments())
     except InterpressError:
         raise
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -160,6 +165,7 @@ def _compare(first: nn.Module, second: nn.Module, data: Any, labels: Any, path: 
 def evaluate(
     model: ModelOptions,
     data: DataOptions,
+    output: OutputOptions,
     compressed: Path | None,
     other: str | None,
     other_weights: Path | None,
@@ -178,11 +184,11 @@ def evaluate(
             assert other is not None
             second = load_model(replace(model, name=other, weights=other_weights))
         batches = open_batches(data, model)
-        agreement = _compare(first, second, batches, batches.labels(), data.path)
+        agreement = _compare((first, second), batches, batches.labels(), output, data.path)
     if as_json:
         print_json(agreement_record(agreement))
         return
-    print(agreement)
+    print("\n".join([str(agreement), *agreement.notes]))
     if agreement.accuracy is not None:
         print(f"accuracy {agreement.accuracy[0]:.2%} and {agreement.accuracy[1]:.2%}")
     if agreement.per_class:
@@ -196,6 +202,7 @@ def curve(
     model: ModelOptions,
     data: DataOptions,
     method: MethodOptions,
+    output: OutputOptions,
     points: int,
     measure: bool,
     exclude: list[str],
@@ -206,7 +213,9 @@ def curve(
     with model_output_aside(as_json):
         network = load_model(model)
         batches = open_batches(data, model)
-        analysis = interpress.analyze(network, batches, exclude=exclude, seed=data.seed)
+        analysis = interpress.analyze(
+            network, batches, exclude=exclude, seed=data.seed, **output.arguments()
+        )
         rows = [
             (point, _measured(analysis, point, parts) if measure else None)
             for point in analysis.curve(method=parts, points=points)

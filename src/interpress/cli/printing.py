@@ -44,5 +44,7 @@ def agreement_record(agreement: Agreement) -> dict[str, Any]:
         "divergence": agreement.divergence,
         "output_error": agreement.output_error,
         "accuracy": agreement.accuracy,
+        "output": agreement.output,
+        "others": [output.record() for output in agreement.others],
         "flips": [flip.index for flip in agreement.flips],
     }

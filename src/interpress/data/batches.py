@@ -63,7 +63,8 @@ def merge_batches(examples: list[Example]) -> Example:
 
     leaves = [joined(*column) for column in zip(*(leaves for leaves, _ in trees), strict=True)]
     args, kwargs = pytree.tree_unflatten(leaves, trees[0][1])
-    return Example(args, kwargs)
+    masks = [example.mask for example in examples if example.mask is not None]
+    return Example(args, kwargs, torch.cat(masks) if masks else None)
 
 
 def can_merge(first: Example, second: Example) -> bool:
@@ -80,5 +81,8 @@ def _layout(example: Example) -> list[Any]:
         (leaf.shape[1:] if leaf.ndim and leaf.shape[0] == size else None, leaf.dtype)
         if isinstance(leaf, Tensor)
         else leaf
-        for leaf in pytree.tree_leaves((example.args, dict(example.kwargs)))
+        for leaf in [
+            *pytree.tree_leaves((example.args, dict(example.kwargs))),
+            example.mask is not None,
+        ]
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -22,10 +23,11 @@ from interpress.data.sources import BATCH, count_examples, rereadable
 from interpress.errors import ArgumentError, DataError
 from interpress.graph.example import Example
 
-Part = Literal["all", "fit", "held"]
+Part = Literal["all", "fit", "held", "first", "second"]
+"""All examples, those to fit, the held-out ones, or one of two halves of those to fit."""
 
 HOLD_EVERY = 5
-"""One in five examples is held out."""
+"""One in five examples is held out. Of fewer than five, all are both fitted and judged on."""
 _PERIOD = 1009
 """The random choice of held-out examples repeats after this many groups of five. It is prime, so
 that it does not fall in step with the batches."""
@@ -49,7 +51,6 @@ class CalibrationSet:
         self._forward = forward
         generator = torch.Generator().manual_seed(seed)
         self._held = torch.randint(HOLD_EVERY, (_PERIOD,), generator=generator).tolist()
-        self._held[0] = 1  # so that two examples are enough to hold one out
         self._fingerprints: dict[int, tuple[Any, ...]] = {}
         tensors = [*model.parameters(), *model.buffers()]
         self.device = tensors[0].device if tensors else torch.device("cpu")
@@ -73,11 +74,6 @@ class CalibrationSet:
                 return
         if read == 0:
             raise DataError(_EMPTY)
-        if yielded == 0:
-            raise DataError(
-                f"the calibration data hold {read} example; give at least 2, because one of "
-                f"{HOLD_EVERY} is held out"
-            )
 
     def gathered(self, part: Part, most: int | None = None) -> Iterator[Example]:
         """Yield the examples of one part in batches of the usual size, at most `most` examples.
@@ -116,6 +112,16 @@ class CalibrationSet:
                 index = index[room:]
         return [*ready, merge_batches(waiting)] if waiting else ready
 
+    @cached_property
+    def holds_out(self) -> bool:
+        """Whether there are enough examples to hold one in five out."""
+        read = 0
+        for number, raw in enumerate(self.raw()):
+            read += batch_size(self.convert(raw, number))
+            if read >= HOLD_EVERY:
+                return True
+        return False
+
     def first(self) -> Example:
         """Return up to four examples, to capture the model with."""
         example = next(iter(self.batches()))
@@ -144,7 +150,9 @@ class CalibrationSet:
     def expected_fit_examples(self) -> int | None:
         """Return about how many examples are fitted, if that is known without reading them."""
         count = count_examples(self._source)
-        return None if count is None else max(1, count * (HOLD_EVERY - 1) // HOLD_EVERY)
+        if count is None:
+            return None
+        return max(1, count * (HOLD_EVERY - 1) // HOLD_EVERY if self.holds_out else count)
 
     def count(self, part: Part = "all") -> int:
         """Read the data and return how many examples a part has."""
@@ -183,14 +191,21 @@ class CalibrationSet:
         """Return which of the examples `start` to `start + size` belong to a part."""
         if part == "all":
             return torch.arange(size)
-        held = torch.tensor(
-            [
-                i % HOLD_EVERY == self._held[i // HOLD_EVERY % _PERIOD]
-                for i in range(start, start + size)
-            ],
-            dtype=torch.bool,
-        )
-        return torch.nonzero(held if part == "held" else ~held).reshape(-1)
+        if part in ("fit", "held") and not self.holds_out:
+            return torch.arange(size)
+        number = torch.arange(start, start + size)
+        group, place = number // HOLD_EVERY, number % HOLD_EVERY
+        held_place = torch.tensor(self._held)[group % _PERIOD]
+        held = place == held_place
+        if not self.holds_out:
+            group, held_place = torch.zeros_like(group), torch.full_like(group, size)
+            held = torch.zeros_like(held)
+        if part == "held":
+            return torch.nonzero(held).reshape(-1)
+        if part == "fit":
+            return torch.nonzero(~held).reshape(-1)
+        fit_number = number - group - (place > held_place).long()
+        return torch.nonzero(~held & (fit_number % 2 == int(part == "second"))).reshape(-1)
 
     def _to_model(self, tensor: Tensor) -> Tensor:
         dtype = self.dtype if tensor.is_floating_point() else tensor.dtype

@@ -12,7 +12,8 @@ from interpress.data.batches import batch_size
 from interpress.data.calibration_set import CalibrationSet
 from interpress.data.inputs import LABELS, Forward, required_inputs
 from interpress.errors import DataError
-from interpress.evaluation.output_meaning import AUTO, find_meaning, tensors_of
+from interpress.evaluation.output_meaning import AUTO, Output, OutputMeaning, find_meaning
+from interpress.evaluation.outputs import flatten_output
 from interpress.evaluation.tally import Agreement, Tally
 from interpress.graph.capture import check_has_values
 from interpress.graph.example import Example
@@ -28,6 +29,7 @@ def agreement(
     labels: Any = None,
     forward: Forward | None = None,
     kind: str = AUTO,
+    output: Output = None,
     progress: bool | None = None,
 ) -> Agreement:
     """Compare what two networks decide on the same data.
@@ -37,6 +39,11 @@ def agreement(
     example, an image) gets `output_error`. `kind=` overrides what the shape of the output suggests:
     "classification" (scores along the last dim), "segmentation" (scores along dim 1), "binary" (the
     sign of one score), "decisions" (integers) or "regression".
+
+    If the networks return several tensors, one of them decides, and the others get a relative error
+    in `others` (1 is what predicting the mean gives). `output=` says which one decides: a key or a
+    path such as "heads.box", an index, or a function from the whole output to a tensor. Without it,
+    an output called `logits` decides, or else the scores with the most classes.
     """
     networks = unwrap(first), unwrap(second)
     for network in networks:
@@ -56,25 +63,22 @@ def agreement(
         for number, batch in enumerate(sources[0].raw()):
             examples = [source.convert(batch, number) for source in sources]
             if tally is None:
-                tally = Tally(find_meaning(networks[0], examples[0], kind))
+                tally = Tally(find_meaning(networks[0], examples[0], kind, output))
             size = batch_size(examples[0])
             if all_labels is None:
                 batch_labels = labels_of(batch, networks[0])
             else:
-                batch_labels = _slice(all_labels, tally.examples, size)
-            position = tally.meaning.position
+                batch_labels = _slice(all_labels, tally.seen, size)
             outputs = [
-                output_of(network, example, position)
+                outputs_of(network, example, tally.meaning)
                 for network, example in zip(networks, examples, strict=True)
             ]
-            tally.add(outputs[0], outputs[1], batch_labels)
+            tally.add(outputs[0], outputs[1], batch_labels, examples[0].mask)
             advance(size)
     if tally is None:
         raise DataError("there are no data to compare on; give some examples")
-    if all_labels is not None and len(all_labels) > tally.examples:
-        raise DataError(
-            f"{len(all_labels)} labels for {tally.examples} examples; give one for each"
-        )
+    if all_labels is not None and len(all_labels) > tally.seen:
+        raise DataError(f"{len(all_labels)} labels for {tally.seen} examples; give one for each")
     return tally.result()
 
 
@@ -87,17 +91,12 @@ def _slice(labels: Tensor, start: int, size: int) -> Tensor:
     return part
 
 
-def output_of(model: nn.Module, example: Example, position: int) -> Tensor:
-    """Return one output tensor of a model, run in evaluation mode."""
+def outputs_of(model: nn.Module, example: Example, meaning: OutputMeaning) -> list[Tensor]:
+    """Return all output tensors of a model, run in evaluation mode, in the order of `meaning`."""
     network = unwrap(model)
     with evaluation(network), torch.no_grad():
-        tensors = tensors_of(example.call(network))
-    if position >= len(tensors):
-        raise DataError(
-            f"one network returns {len(tensors)} tensors and the other more than {position}; "
-            "compare networks with the same outputs"
-        )
-    return tensors[position].detach()
+        tensors, _ = flatten_output(example.call(network))
+    return [tensor.detach() for tensor in meaning.layout.aligned(tensors)]
 
 
 def labels_of(batch: Any, model: nn.Module) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Judge smaller networks on the held-out part of the calibration set."""
+"""Judge smaller networks on a part of the calibration set, usually the held-out examples."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from interpress.data.calibration_set import CalibrationSet
-from interpress.evaluation.agreement import output_of
+from interpress.data.calibration_set import CalibrationSet, Part
+from interpress.evaluation.agreement import outputs_of
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.evaluation.tally import Agreement, Tally
 
@@ -21,18 +21,24 @@ class Evaluator:
     meaning: OutputMeaning
     examples_per_batch: int | None = None
     """At most this many examples run at once; None for no limit."""
+    part: Part = "held"
+    """Which examples."""
 
     def agreements(self, *networks: nn.Module) -> list[Agreement]:
         """Return how much each network agrees with the original."""
         tallies = [Tally(self.meaning) for _ in networks]
         doubt = decisions = 0.0
-        position = self.meaning.position
-        for example in self.data.gathered("held", self.examples_per_batch):
-            reference = output_of(self.original, example, position)
+        rule = self.meaning.rule
+        for example in self.data.gathered(self.part, self.examples_per_batch):
+            reference = outputs_of(self.original, example, self.meaning)
             for tally, network in zip(tallies, networks, strict=True):
-                tally.add(reference, output_of(network, example, position))
-            confidence = self.meaning.rule.confidence(reference)
+                outputs = outputs_of(network, example, self.meaning)
+                tally.add(reference, outputs, mask=example.mask)
+            deciding = self.meaning.pick(reference)
+            confidence = rule.confidence(deciding)
             if confidence is not None:
+                counted = rule.counted(deciding, example.mask)
+                confidence = confidence if counted is None else confidence[counted]
                 doubt += float((1 - confidence).sum())
                 decisions += confidence.numel()
         mean_confidence = 1 - doubt / decisions if decisions else None

@@ -27,30 +27,67 @@ class OutputKind:
     """Whether the output is, or gives, a decision."""
     has_scores: bool = False
     """Whether decisions are made from scores, so that a KL divergence is defined."""
+    class_dim: int | None = None
+    """The dim of the output that a decision is made over; None if every entry stands alone."""
 
     def decisions(self, output: Tensor) -> Tensor:
         """Return one integer per example (and position)."""
         return output
 
-    def divergences(self, reference: Tensor, other: Tensor) -> Tensor:
-        """Return, per example, how far the second output is from the first."""
+    def counted(self, output: Tensor, mask: Tensor | None) -> Tensor | None:
+        """Return which decisions (or entries) count, in their shape; None if all count.
+
+        `mask` is (examples, positions...). It is ignored unless it has the shape of the output's
+        first dims, the dim of the classes left out.
+        """
+        shape = list(output.shape)
+        if self.class_dim is not None:
+            del shape[self.class_dim]
+        if mask is None or list(mask.shape) != shape[: mask.ndim]:
+            return None
+        ones = (1,) * (len(shape) - mask.ndim)
+        return mask.cpu().bool().reshape(*mask.shape, *ones).expand(shape)
+
+    def silenced(self, output: Tensor, counted: Tensor | None) -> Tensor:
+        """Return the output with zeros where it does not count."""
+        if counted is None:
+            return output
+        if self.class_dim is not None:
+            counted = counted.unsqueeze(self.class_dim)
+        return torch.where(counted, output, torch.zeros_like(output))
+
+    def divergences(
+        self, reference: Tensor, other: Tensor, counted: Tensor | None = None
+    ) -> Tensor:
+        """Return, per example, how far the second output is from the first.
+
+        Examples where nothing counts are left out.
+        """
         difference = self._divergence(reference.double().cpu(), other.double().cpu())
-        return difference.flatten(1).mean(1) if difference.ndim > 1 else difference
+        return example_means(difference, counted)
 
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
         return (a - b).square()
 
-    def distance(self, reference: Tensor, other: Tensor) -> float:
+    def distance(self, reference: Tensor, other: Tensor, mask: Tensor | None = None) -> float:
         """Return the squared difference of the outputs relative to their spread.
 
-        With few examples it is less noisy than a divergence.
+        With few examples it is less noisy than a divergence. `mask` says which positions count, as
+        for `counted`.
         """
         a, b = self._centred(reference.double().cpu()), self._centred(other.double().cpu())
+        if mask is not None and self.counted(reference, mask) is not None:
+            a, b = (self.rows(output, mask) for output in (a, b))
         spread = float((a - a.mean(0)).square().sum())
         return float((a - b).square().sum()) / spread if spread > 0 else 0.0
 
     def _centred(self, output: Tensor) -> Tensor:
         return output
+
+    def rows(self, output: Tensor, mask: Tensor) -> Tensor:
+        """Return the positions that count as rows (positions, ...), classes last."""
+        last = output if self.class_dim is None else output.movedim(self.class_dim, -1)
+        return last[mask.cpu().bool()]
 
     def confidence(self, output: Tensor) -> Tensor | None:
         """Return the probability of each decision, or None if there are no probabilities."""
@@ -85,6 +122,7 @@ class Classification(OutputKind):
     name = "classification"
     decides = has_scores = True
     dim = -1
+    class_dim: int | None = -1
 
     def decisions(self, output: Tensor) -> Tensor:
         """Return the class with the largest score."""
@@ -122,13 +160,14 @@ class Segmentation(Classification):
     """Scores along dim 1, one decision per pixel."""
 
     name = "segmentation"
-    dim = 1
+    dim = class_dim = 1
 
 
 class Binary(Classification):
     """A single score: its sign decides."""
 
     name = "binary"
+    class_dim = None
 
     def decisions(self, output: Tensor) -> Tensor:
         """Return 1 where the score is positive, else 0."""
@@ -147,6 +186,16 @@ class Binary(Classification):
 
     def _log_probabilities(self, scores: Tensor) -> Tensor:
         return nn.functional.logsigmoid(torch.stack([-scores, scores], -1))
+
+
+def example_means(values: Tensor, counted: Tensor | None) -> Tensor:
+    """Return the mean of every example's values, for the examples where some count."""
+    flat = values.reshape(len(values), -1).double()
+    if counted is None:
+        return flat.mean(1)
+    counts = counted.reshape(flat.shape)
+    some = counts.any(1)
+    return torch.where(counts, flat, 0.0).sum(1)[some] / counts.sum(1)[some]
 
 
 KINDS: dict[str, OutputKind] = {

@@ -1,36 +1,86 @@
-"""Which output of a model is compared, and what it means."""
+"""Which output of a model decides, and what it means."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
+from interpress.data.batches import batch_size
 from interpress.errors import ArgumentError, DataError
+from interpress.evaluation.output_errors import OtherTally
 from interpress.evaluation.output_kinds import KINDS, OutputKind
+from interpress.evaluation.outputs import OutputLayout, flatten_output, listed, natural_order
 from interpress.graph.example import Example
 from interpress.graph.model_state import evaluation
 
 AUTO = "auto"
 """The `kind=` that lets the shape of the output decide."""
 
+Output: TypeAlias = str | int | Callable[[Any], Tensor] | None
+"""What `output=` may be: the name or index of an output, or a function of the whole output."""
+
 
 @dataclass(frozen=True)
 class OutputMeaning:
-    """The output tensor that is compared, and its kind."""
+    """The output that decides, and its kind."""
 
-    position: int
-    """Which of the output tensors, in the order of the output's structure."""
+    position: int | None
+    """Which of the output tensors, in flattening order; None for a tensor that `function` makes."""
     kind: str
+    layout: OutputLayout = field(default_factory=OutputLayout)
+    function: Callable[[Any], Tensor] | None = None
+    """The user's `output=`, if it is a function."""
 
     @property
     def rule(self) -> OutputKind:
         """How outputs of this kind are compared."""
         return KINDS[self.kind]
+
+    @property
+    def name(self) -> str:
+        """The name of the output that decides; empty if the model returns one bare tensor."""
+        if self.position is not None:
+            return self.layout.names[self.position]
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    @property
+    def output(self) -> Output:
+        """The `output=` that chooses this output."""
+        return self.function or self.name or None
+
+    def pick(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Return the tensor that decides; `tensors` are all outputs in flattening order."""
+        if self.function is not None:
+            return _call(self.function, self.layout.rebuild(tensors), self.layout.names)
+        assert self.position is not None
+        return tensors[self.position]
+
+    def others(self, tensors: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """Yield the other outputs, ordered by name."""
+        named = list(zip(self.layout.names, tensors, strict=False))
+        if self.position is not None:
+            del named[self.position : self.position + 1]
+        yield from sorted(named, key=lambda pair: natural_order(pair[0]))
+
+    def distance(
+        self, first: Sequence[Tensor], second: Sequence[Tensor], mask: Tensor | None = None
+    ) -> float:
+        """Return the mean over outputs of the squared difference relative to the spread.
+
+        Only floating-point outputs with one entry per example are taken, besides the deciding one.
+        """
+        a, b = self.pick(first), self.pick(second)
+        distances = [self.rule.distance(a, b, mask)]
+        for (name, x), (_, y) in zip(self.others(first), self.others(second), strict=True):
+            if x.is_floating_point() and x.ndim and len(x) == len(a):
+                tally = OtherTally(name)
+                tally.add(x, y, mask)
+                distances.append(tally.result().loss ** 2)
+        return sum(distances) / len(distances)
 
 
 def check_kind(kind: str) -> str:
@@ -40,34 +90,133 @@ def check_kind(kind: str) -> str:
     return kind
 
 
-def find_meaning(model: nn.Module, example: Example, kind: str = AUTO) -> OutputMeaning:
-    """Run the model once and return which output is compared, and what it means.
+def check_output(output: Any) -> None:
+    """Raise if `output` cannot choose an output."""
+    if output is None or callable(output) or (isinstance(output, str) and output):
+        return
+    if not isinstance(output, int) or isinstance(output, bool):
+        raise ArgumentError(
+            f"output={output!r}; give the name of an output such as 'logits', an index such as 0, "
+            "or a function from the model's output to a tensor"
+        )
 
-    An output called `logits` is compared, else the first floating-point one. Scores of at least
-    two classes along the last dim of a two- or three-dimensional output are a classification.
+
+def find_meaning(
+    model: nn.Module, example: Example, kind: str = AUTO, output: Output = None
+) -> OutputMeaning:
+    """Run the model once and return which output decides, and what it means.
+
+    Without `output`, an output called `logits` decides. Else it is the one with the most classes:
+    scores of at least two classes along the last dim of a two- or three-dimensional output are a
+    classification. If there are no scores, the output with the most entries per example decides.
     """
     check_kind(kind)
+    check_output(output)
     with evaluation(model), torch.no_grad():
         result = example.call(model)
-    tensors = tensors_of(result)
+    tensors, layout = flatten_output(result)
     if not tensors:
         raise DataError(
             f"{type(model).__name__} returns no tensor; compress the part of it that does"
         )
-    logits = result.get("logits") if isinstance(result, Mapping) else None
-    floats = [i for i, tensor in enumerate(tensors) if tensor.is_floating_point()]
-    named = (i for i, tensor in enumerate(tensors) if tensor is logits)
-    position = next(named, (floats or [0])[0])
+    values = list(tensors.values())
+    if callable(output):
+        chosen = _call(output, layout.rebuild(values), layout.names)
+        position = next((i for i, value in enumerate(values) if value is chosen), None)
+        named_logits = position is not None and _is_logits(layout.names[position])
+    else:
+        if output is None:
+            position = _choose(tensors, kind, batch_size(example))
+        else:
+            position = _position(result, layout.names, output)
+        chosen, named_logits = values[position], _is_logits(layout.names[position])
     meaning = OutputMeaning(
-        position, _guess(tensors[position], logits is not None) if kind == AUTO else kind
+        position,
+        _guess(chosen, named_logits) if kind == AUTO else kind,
+        layout,
+        output if callable(output) else None,
     )
-    _check_shape(meaning, tensors[position])
+    _check_shape(meaning, chosen)
     return meaning
 
 
-def tensors_of(result: Any) -> list[Tensor]:
-    """Return the tensors of an output, in order."""
-    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+def _call(function: Callable[[Any], Any], output: Any, names: Sequence[str]) -> Tensor:
+    """Return what a user's function makes of the whole output."""
+    try:
+        tensor = function(output)
+    except Exception as error:
+        raise ArgumentError(
+            f"the function given as output= failed ({type(error).__name__}: {error}); it gets the "
+            f"model's whole output, whose tensors are {listed(names)}"
+        ) from error
+    if not isinstance(tensor, Tensor):
+        raise ArgumentError(
+            f"the function given as output= returned a {type(tensor).__name__}; return a tensor"
+        )
+    return tensor
+
+
+def _position(result: Any, names: Sequence[str], output: str | int) -> int:
+    """Return which tensor a name or an index means."""
+    name = _name_at(result, output) if isinstance(output, int) else output
+    if name is None or name not in names:
+        single = isinstance(result, Tensor)
+        remedy = "it returns one tensor; leave output= out" if single else "choose one of them"
+        which = "" if single else f"; its outputs are {listed(names)}"
+        raise ArgumentError(f"output={output!r} is no output of the model{which}; {remedy}")
+    return names.index(name)
+
+
+def _name_at(result: Any, index: int) -> str | None:
+    """Return the name of the output at an index; the keys of a dict have no order."""
+    if isinstance(result, Tensor):
+        return "" if index in (0, -1) else None
+    if isinstance(result, Mapping):
+        return f"[{index}]"
+    if not isinstance(result, tuple | list) or not -len(result) <= index < len(result):
+        return None
+    fields = getattr(result, "_fields", None)  # of a named tuple
+    return f"[{index % len(result)}]" if fields is None else str(fields[index])
+
+
+def _choose(tensors: Mapping[str, Tensor], kind: str, batch: int) -> int:
+    """Return the position of the output that decides, by shape and name and never by order."""
+    batched = {n: t for n, t in tensors.items() if t.ndim and len(t) == batch} or tensors
+    if kind == AUTO:
+        floats = {name: t for name, t in batched.items() if t.is_floating_point()}
+        integers = {name: t for name, t in batched.items() if not t.is_complex()}
+        logits = {name: t for name, t in floats.items() if _is_logits(name)}
+        scores = {name: t for name, t in floats.items() if KINDS[_guess(t, False)].has_scores}
+        pool = logits or scores or floats or integers or batched
+    else:
+        pool = {name: t for name, t in batched.items() if _can_be(kind, t)} or batched
+        pool = {name: t for name, t in pool.items() if _is_logits(name)} or pool
+
+    def rank(name: str) -> tuple[int, list[str | int]]:
+        tensor = pool[name]
+        rule = KINDS[_guess(tensor, _is_logits(name)) if kind == AUTO else kind]
+        size = rule.classes(tensor) or tensor.numel()
+        # a single score decides a binary output, so the smallest output is taken
+        return size if kind == "binary" else -size, natural_order(name)
+
+    return list(tensors).index(min(pool, key=rank))
+
+
+def _is_logits(name: str) -> bool:
+    return name.rpartition(".")[2] == "logits"
+
+
+def _can_be(kind: str, output: Tensor) -> bool:
+    """Return whether an output is a candidate for a kind that the user gave."""
+    if not output.is_floating_point() and kind != "decisions":
+        return False
+    if kind == "segmentation" and output.ndim < 3:  # no pixels
+        return False
+    try:
+        _check_shape(OutputMeaning(0, kind), output)
+    except ArgumentError:
+        return False
+    return True
 
 
 def _check_shape(meaning: OutputMeaning, output: Tensor) -> None:
@@ -76,6 +225,11 @@ def _check_shape(meaning: OutputMeaning, output: Tensor) -> None:
         raise ArgumentError(
             f"the model's output is complex ({output.dtype}), which cannot be compared; wrap the "
             "model so that it returns torch.view_as_real(output)"
+        )
+    if output.ndim == 0:
+        raise ArgumentError(
+            f"the model's output {meaning.name!r} is one number for the whole batch; choose an "
+            "output with one entry per example with output="
         )
     if meaning.kind == "decisions" and output.is_floating_point():
         raise ArgumentError(

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from interpress.errors import DataError
+from interpress.evaluation.output_errors import (
+    MEAN_GIVES_ONE,
+    OtherOutput,
+    OtherTally,
+    RelativeError,
+)
+from interpress.evaluation.output_kinds import example_means
 from interpress.evaluation.output_meaning import OutputMeaning
 
 _Z = 1.959963984540054  # quantile of the normal distribution for a 95 % interval
 _MOST_FLIPS = 10_000  # bounds the memory of a long comparison
+_MOST_NAMED = 6  # other outputs in a sentence; `Agreement.others` has all of them
 
 
 @dataclass(frozen=True)
@@ -66,16 +75,39 @@ class Agreement:
     outliers; this is not. None if there are no scores."""
     confidence: float | None = field(default=None, repr=False)
     """Mean confidence of the first network in its decisions, where it was measured."""
+    output: str = ""
+    """The name of the output that decides, such as `logits`, `[0]` or `heads.box`; empty if the
+    networks return one bare tensor."""
+    others: tuple[OtherOutput, ...] = ()
+    """The other outputs, each with its error, ordered by name."""
 
     def __float__(self) -> float:
         return float("nan") if self.agreement is None else self.agreement
 
     def __str__(self) -> str:
         if self.agreement is None or self.interval is None:
-            return f"output error {self.output_error:.3g} on {self.examples:,} examples"
+            error = f"output error {self.output_error:.3g} ({MEAN_GIVES_ONE})"
+            return f"{error} on {self.examples:,} examples"
         low, high = self.interval
         text = f"{self.agreement:.2%} of {self.decisions:,} decisions ({low:.2%} to {high:.2%})"
         return text if self.divergence is None else f"{text}, KL {self.divergence:.4f}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which of several outputs decides, and the errors of the others, as sentences."""
+        if not self.others:
+            return ()
+        notes = [
+            f"Judged by the output {self.output!r}; choose another with output= (--output "
+            "on the command line)."
+        ]
+        errors = [f"{o.name} {o.error:.3g}" for o in self.others if o.error is not None]
+        equal = [f"{o.name} {o.equal:.2%}" for o in self.others if o.equal is not None]
+        if errors:
+            notes.append(f"Relative error of other outputs ({MEAN_GIVES_ONE}): {_few(errors)}.")
+        if equal:
+            notes.append(f"Equal entries of other outputs: {_few(equal)}.")
+        return tuple(notes)
 
 
 class Tally:
@@ -83,63 +115,98 @@ class Tally:
 
     def __init__(self, meaning: OutputMeaning) -> None:
         self.meaning = meaning
+        self.seen = 0
+        """Examples added, whether they count or not."""
         self.examples = 0
+        """Examples that count: those that no mask excludes altogether."""
         self._agreed = 0.0  # summed over examples: the fraction of their decisions that agree
         self._decisions = 0
         self._divergence = 0.0
         self._root_divergence = 0.0
-        self._squares: list[Tensor] = []  # per output: squared differences, squares and sums
+        self._error = RelativeError()
+        self._others: dict[str, OtherTally] = {}
         self._by_label: dict[int, list[int]] = {}  # count, agreeing, first right, second right
         self._by_decision: dict[int, list[int]] = {}  # the same by the first network's decision
         self._flips: list[Flip] = []
 
-    def add(self, first: Tensor, second: Tensor, labels: Tensor | None = None) -> None:
-        """Add the outputs of both networks on one batch."""
+    def add(
+        self,
+        first: Tensor | Sequence[Tensor],
+        second: Tensor | Sequence[Tensor],
+        labels: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> None:
+        """Add the outputs of both networks on one batch: all tensors, in flattening order.
+
+        `mask` (examples, positions...) is True where a position counts. It applies to the outputs
+        whose first dims have its shape. An example where no position counts is left out.
+        """
+        all_first = [first] if isinstance(first, Tensor) else list(first)
+        all_second = [second] if isinstance(second, Tensor) else list(second)
+        self._add_deciding(
+            self.meaning.pick(all_first), self.meaning.pick(all_second), labels, mask
+        )
+        others = zip(self.meaning.others(all_first), self.meaning.others(all_second), strict=True)
+        for (name, one), (_, other) in others:
+            self._others.setdefault(name, OtherTally(name)).add(one, other, mask)
+
+    def _add_deciding(
+        self, first: Tensor, second: Tensor, labels: Tensor | None, mask: Tensor | None
+    ) -> None:
         if first.shape != second.shape:
             raise DataError(
                 f"the networks' outputs have shapes {tuple(first.shape)} and "
                 f"{tuple(second.shape)}; compare networks with the same outputs"
             )
-        first, second = first.cpu(), second.cpu()
+        rule = self.meaning.rule
+        counted = rule.counted(first, mask)
+        first, second = (rule.silenced(output.cpu(), counted) for output in (first, second))
         for which, output in (("first", first), ("second", second)):
             if output.is_floating_point() and bool(output.isnan().any()):
                 raise DataError(
-                    f"the {which} network's output is NaN near example {self.examples}, so it "
+                    f"the {which} network's output is NaN near example {self.seen}, so it "
                     "cannot be compared; check its weights and this example"
                 )
-        rule = self.meaning.rule
         if rule.decides:
-            divergences = rule.divergences(first, second)
+            divergences = rule.divergences(first, second, counted)
             self._divergence += float(divergences.sum())
             self._root_divergence += float(divergences.sqrt().sum())
-            self._add_decisions(rule.decisions(first), rule.decisions(second), labels)
+            self._add_decisions(rule.decisions(first), rule.decisions(second), labels, counted)
+        elif counted is None or mask is None:
+            self._error.add(first, second)
         else:
-            x, y = first.double(), second.double()
-            sums = [(x - y).square().sum(0), x.square().sum(0), x.sum(0)]
-            before = self._squares or [torch.zeros_like(part) for part in sums]
-            self._squares = [p + q for p, q in zip(before, sums, strict=True)]
-        self.examples += len(first)
+            self._error.add(rule.rows(first, mask), rule.rows(second, mask))
+        self.seen += len(first)
+        self.examples += len(first if counted is None else counted.flatten(1).any(1).nonzero())
 
-    def _add_decisions(self, before: Tensor, after: Tensor, labels: Tensor | None) -> None:
-        same = before == after
-        self._agreed += float(same.reshape(len(same), -1).double().mean(1).sum())
-        self._decisions += same.numel()
-        _count(self._by_decision, before, before, after)
+    def _add_decisions(
+        self, before: Tensor, after: Tensor, labels: Tensor | None, counted: Tensor | None
+    ) -> None:
+        same = before == after  # also where nothing counts: both outputs are zero there
+        self._agreed += float(example_means(same, counted).sum())
+        self._decisions += same.numel() if counted is None else int(counted.sum())
         truth = None if labels is None else _matching(labels.cpu(), before)
+        _count(self._by_decision, _where(counted, before), before, after)
         if truth is not None:
-            _count(self._by_label, truth, before, after)
+            _count(self._by_label, _where(counted, truth), before, after)
         for indices in torch.nonzero(~same)[: _MOST_FLIPS - len(self._flips)].tolist():
             at = tuple(indices)
             label = None if truth is None else int(truth[at])
             self._flips.append(
-                Flip(self.examples + at[0], int(before[at]), int(after[at]), label, at[1:])
+                Flip(self.seen + at[0], int(before[at]), int(after[at]), label, at[1:])
             )
 
     def result(self) -> Agreement:
         """Return the agreement over all batches."""
         rule = self.meaning.rule
+        if self.examples == 0:
+            raise DataError("the mask excludes every position; mark those that count with True")
+        others = tuple(tally.result() for tally in self._others.values())
         if not rule.decides:
-            return Agreement(rule.name, self.examples, 0, None, None, None, self._output_error())
+            return Agreement(
+                rule.name, self.examples, 0, None, None, None, self._error.value(),
+                output=self.meaning.name, others=others,
+            )  # fmt: skip
         labelled = bool(self._by_label)
         table = self._by_label or self._by_decision
         count = sum(row[0] for row in table.values())
@@ -156,13 +223,9 @@ class Tally:
             per_class=tuple(_class_row(label, table[label], labelled) for label in sorted(table)),
             flips=tuple(self._flips),
             distance=self._root_divergence / self.examples if rule.has_scores else None,
+            output=self.meaning.name,
+            others=others,
         )
-
-    def _output_error(self) -> float:
-        """Return the root-mean-square difference relative to the outputs' standard deviation."""
-        difference, square = (value.sum() for value in self._squares[:2])
-        spread = float(square - (self._squares[2].square() / self.examples).sum())
-        return math.sqrt(float(difference) / spread) if spread > 0 else float(difference)
 
 
 def _count(table: dict[int, list[int]], truth: Tensor, before: Tensor, after: Tensor) -> None:
@@ -176,6 +239,16 @@ def _count(table: dict[int, list[int]], truth: Tensor, before: Tensor, after: Te
         right = before[members] == label, after[members] == label
         for column, part in enumerate((members, same, *right)):
             row[column] += int(part.sum())
+
+
+def _where(counted: Tensor | None, truth: Tensor) -> Tensor:
+    """Return classes with -1, which is ignored, where a decision does not count."""
+    return truth if counted is None else torch.where(counted, truth.long(), -1)
+
+
+def _few(entries: list[str]) -> str:
+    more = len(entries) - _MOST_NAMED
+    return ", ".join(entries[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _matching(labels: Tensor, decisions: Tensor) -> Tensor:

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from interpress.graph.patterns import arguments_of, family
-from interpress.graph.program import Program
+from interpress.graph.patterns import arguments_of
+from interpress.graph.program import Program, family
+from interpress.graph.rows import BatchRows
 
 CONVOLUTIONS = {"aten.conv1d": 1, "aten.conv2d": 2, "aten.conv3d": 3}
 """The convolutions that can be a dense layer, and their number of spatial dims."""
@@ -43,18 +44,35 @@ class DenseLayer:
         """Whether the layer is a convolution."""
         return bool(self.stride)
 
-    def positions(self, operand: Tensor, rows: int, generator: torch.Generator) -> Tensor | None:
-        """Sample output positions so that a batch gives about `rows` rows; None means all.
+    def positions(self, operand: Tensor, per_example: int, batch: BatchRows) -> Tensor | None:
+        """Sample at most `per_example` rows of every example; None means all.
 
-        For a linear layer, rows are sampled directly.
+        For a convolution these are output positions, the same for all examples of a batch. For a
+        linear layer they are rows of the batch.
         """
-        if self.spatial:
-            available = math.prod(self.output_sizes(operand.shape[2:]))
-            wanted = max(1, -(-rows // operand.shape[0]))
-        else:
-            available = operand.numel() // operand.shape[-1]
-            wanted = rows
-        return sample_rows(available, wanted, generator)
+        if not self.spatial:
+            return batch.sample(operand.numel() // operand.shape[-1], per_example)
+        available = math.prod(self.output_sizes(operand.shape[2:]))
+        return BatchRows(1, batch.first, None, batch.seed).sample(available, per_example)
+
+    def halves(self, operand: Tensor, at: Tensor | None, batch: BatchRows) -> Tensor:
+        """Return, per row of `inputs`, whether its example is in the second half."""
+        if not self.spatial:
+            return batch.halves(operand.numel() // operand.shape[-1], at)
+        available = math.prod(self.output_sizes(operand.shape[2:]))
+        if at is not None and not batch.alone:  # the same positions of every example
+            return batch.halves(len(operand) * len(at), None)
+        return batch.halves(len(operand) * available, at)
+
+    def counting(self, operand: Tensor, at: Tensor | None, batch: BatchRows) -> Tensor | None:
+        """Return, per row of `inputs`, whether the mask counts it; None if all rows count."""
+        if not self.spatial or batch.mask is None:  # rows of a linear layer are sampled to count
+            return None
+        available = math.prod(self.output_sizes(operand.shape[2:]))
+        counts = batch.counting(len(operand) * available)
+        if counts is None or at is None:
+            return counts
+        return counts.reshape(len(operand), available)[:, at].reshape(-1)
 
     def output_sizes(self, sizes: tuple[int, ...]) -> list[int]:
         """Return the number of output positions along each spatial dim."""

@@ -18,6 +18,9 @@ class Example:
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    mask: Tensor | None = None
+    """(examples, positions...): which positions count, such as the tokens that are not padding.
+    None if all count. It is not passed to the model."""
 
     @classmethod
     def of(cls, example: Any) -> Example:
@@ -44,12 +47,12 @@ class Example:
         ]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Example:
-        """Return the same inputs with `change` applied to every tensor."""
+        """Return the same inputs with `change` applied to every tensor, the mask included."""
         args, kwargs = pytree.tree_map(
             lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf,
             (self.args, dict(self.kwargs)),
         )
-        return Example(args, kwargs)
+        return Example(args, kwargs, None if self.mask is None else change(self.mask))
 
     def call(self, model: nn.Module) -> Any:
         """Return the model's output on these inputs."""

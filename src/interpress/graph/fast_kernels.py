@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, fx
 
 from interpress.graph.dense import DenseLayer, dense_layer_of
-from interpress.graph.patterns import batch_norm_after, family
-from interpress.graph.program import Program, writes
+from interpress.graph.patterns import batch_norm_after
+from interpress.graph.program import Program, family, writes
 
 Call = Callable[..., Any]
 _NEVER_VIEWS = {"aten.conv2d", "aten.batch_norm", "aten.add", "aten.add_", "aten.linear"}

@@ -1,4 +1,4 @@
-"""Recognise what follows a dense layer: a batch norm, an addition with another value, a ReLU."""
+"""Recognise what follows a dense layer: a batch norm, an addition, an activation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from interpress.graph.program import Program
+from interpress.graph.activations import SWISH, Activation, activation_of, swish_of
+from interpress.graph.program import Program, family
 
-_NO_EFFECT_IN_EVALUATION = ("aten.dropout", "aten.clone", "aten.alias", "aten.detach")
+NO_EFFECT_IN_EVALUATION = ("aten.dropout", "aten.clone", "aten.alias", "aten.detach")
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,14 @@ class BatchNorm:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """The operators applied to a layer's output: a batch norm, an addition, a ReLU, or none."""
+    """The operators applied to a layer's output: a batch norm, an addition, an activation."""
 
     norm: BatchNorm | None
     summand: fx.Node | None
     """The value that the output is added to."""
-    relu: bool
+    activation: Activation | None
     last: fx.Node
-    """The last node of the epilogue, not counting the ReLU."""
+    """The last node of the epilogue, not counting the activation."""
 
 
 def arguments_of(node: fx.Node) -> dict[str, Any]:
@@ -42,11 +43,6 @@ def arguments_of(node: fx.Node) -> dict[str, Any]:
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema is not None else []
     return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-
-
-def family(node: fx.Node) -> str:
-    """Return an operator's name without its overload: `aten.conv2d` for `aten.conv2d.default`."""
-    return str(node.target).rsplit(".", 1)[0]
 
 
 def batch_norm_after(
@@ -89,8 +85,10 @@ def epilogue_of(program: Program, node: fx.Node, parameters: Mapping[str, Tensor
             operand, user = _only_user(user)
         else:
             user = None
-    relu = user is not None and family(user) in ("aten.relu", "aten.relu_")
-    return Epilogue(norm, summand, relu, last)
+    activation = None if user is None else activation_of(user)
+    if user is None and operand.op == "call_function" and swish_of(operand) is not None:
+        activation = SWISH
+    return Epilogue(norm, summand, activation, last)
 
 
 def _only_user(node: fx.Node) -> tuple[fx.Node, fx.Node | None]:
@@ -103,7 +101,7 @@ def _only_user(node: fx.Node) -> tuple[fx.Node, fx.Node | None]:
         (user,) = node.users
         if user.op != "call_function":
             return node, None
-        if family(user) not in _NO_EFFECT_IN_EVALUATION:
+        if family(user) not in NO_EFFECT_IN_EVALUATION:
             return node, user
         node = user
     return node, None

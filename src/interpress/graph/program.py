@@ -231,3 +231,8 @@ def module_of(node: fx.Node) -> str:
     """Return the name of the innermost module whose forward made this node."""
     stack = list(node.meta.get("nn_module_stack", {}).values())
     return next((name for name, _ in reversed(stack) if "metadata_hook" not in name), "")
+
+
+def family(node: fx.Node) -> str:
+    """Return an operator's name without its overload: `aten.conv2d` for `aten.conv2d.default`."""
+    return str(node.target).rsplit(".", 1)[0]

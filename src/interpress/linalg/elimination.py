@@ -16,6 +16,7 @@ linear consumers. Blocks are dropped one by one, or several at a time when there
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +50,9 @@ class Consumer:
     """(blocks, inputs per block) input indices of each block; other inputs are never dropped."""
     energy: float
     """The squared norm that errors are relative to."""
+    halves: Callable[[int], tuple[Tensor, Tensor]] | None = None
+    """From the number of one half of the rows (0 or 1) to its second moments, and to those of the
+    other half; None if there is only one half. Moments and `energy` are then per row."""
 
 
 def eliminate(consumers: list[Consumer], dependent: Tensor | None = None) -> tuple[Tensor, Tensor]:

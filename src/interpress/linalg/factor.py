@@ -96,6 +96,16 @@ class RFactor:
         assert self.root is not None
         return gram(self.root)
 
+    def select(self, columns: Tensor) -> RFactor:
+        """Return the factor of some columns, in their order."""
+        if torch.equal(columns.cpu(), torch.arange(self.n)):
+            return self
+        index = columns.to(self.device)
+        if self.gram is not None:
+            return RFactor(self.rows, self.floor, gram=self.gram[index][:, index])
+        assert self.root is not None
+        return RFactor(self.rows, self.floor, root=self.root[:, index])
+
     def __repr__(self) -> str:
         form = "gram" if self.root is None else "root"
         return f"RFactor(n={self.n}, rows={self.rows}, form={form!r}, device='{self.device}')"

@@ -8,16 +8,14 @@ from torch import nn
 from interpress.allocation.plan import Plan
 from interpress.calibration.sample_weights import draw_examples
 from interpress.calibration.study import Study
-from interpress.errors import DataError
-from interpress.evaluation.tally import Agreement
 from interpress.method import Method
+from interpress.network.compare import ENOUGH_HELD_OUT
+from interpress.network.loss import held_out_loss
 from interpress.network.network import Network
 from interpress.progress import Display
 from interpress.refit.refit import RefitResult, examples_needed, refit
 from interpress.spaces.batching import captured_examples, examples_per_batch
-from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
-from interpress.surgery.interpolations import interpolations
 from interpress.surgery.projection_identity import check
 from interpress.surgery.weights import copy_with, shrunk_copy
 
@@ -31,11 +29,7 @@ def build(
 ) -> Network:
     """Return the network of a plan; the refit may hold `memory` GiB."""
     kept = plan.kept
-    if method.correct:
-        check_rows(study, plan)
-        T = interpolations(study.spaces, kept, study.statistics.factors)
-    else:
-        T = {}
+    T = study.interpolations(kept) if method.correct else {}
     cut = Cut(study.spaces, kept, T)
     corrected = shrunk_copy(cut)
     proof = check(study.spaces, cut, corrected)
@@ -48,47 +42,23 @@ def build(
         return Network(corrected, plan, cut, proof, agreement, solved)
     refitted = copy_with(corrected, solved.weights)
     before, after = study.evaluator().agreements(corrected, refitted)
-    if held_out_loss(after) < held_out_loss(before):
+    if _is_better(study, corrected, refitted, held_out_loss(before), held_out_loss(after)):
         return Network(refitted, plan, cut, proof, after, solved, refit_kept=True)
     return Network(corrected, plan, cut, proof, before, solved)
 
 
-def held_out_loss(agreement: Agreement) -> float:
-    """Return the loss that a refit must lower on held-out data to be kept.
+def _is_better(
+    study: Study, corrected: nn.Module, refitted: nn.Module, before: float, after: float
+) -> bool:
+    """Return whether the refit lowered the loss.
 
-    We use the mean of sqrt(KL): with about 200 held-out examples the mean KL is dominated by a few
-    outliers.
+    Held-out examples decide if there are enough. A few of them decide at random, so then all
+    examples do: every layer was already judged on rows that it was not fitted to.
     """
-    if agreement.distance is not None:
-        return agreement.distance
-    if agreement.output_error is not None:
-        return agreement.output_error
-    return 1.0 - float(agreement)
-
-
-def check_rows(study: Study, plan: Plan) -> None:
-    """Refuse to keep more columns than there were rows to fit the others from."""
-    for name, width in plan.widths.items():
-        profile = plan.orders.profiles[name]
-        if width == profile.space.size:
-            continue
-        for view in profile.views:
-            rows, wanted = view.factor.rows, width * view.per_unit
-            if rows < wanted:
-                per_example = max(1.0, rows / max(study.statistics.examples, 1))
-                missing = (wanted - rows) / per_example
-                raise DataError(
-                    f"space {name!r} keeps {wanted} columns at {view.tap!r}, but the calibration "
-                    f"data gave only {rows} rows there; give at least {int(-(-missing * 5 // 4))} "
-                    f"more examples, or leave it whole with "
-                    f"exclude={_consumer_modules(study.spaces, view.tap)}"
-                )
-
-
-def _consumer_modules(spaces: Spaces, tap: str) -> list[str]:
-    """Return the modules that read a tap; excluding them keeps all of its channels."""
-    weights = [absorber.weight for absorber in spaces.taps[tap].absorbers]
-    return sorted({name.rpartition(".")[0] for name in weights})
+    if study.held_examples >= ENOUGH_HELD_OUT:
+        return after < before
+    losses = [held_out_loss(a) for a in study.evaluator("all").agreements(corrected, refitted)]
+    return losses[1] < losses[0]
 
 
 def _refit(

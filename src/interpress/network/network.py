@@ -8,6 +8,7 @@ from torch import nn
 
 from interpress.allocation.plan import Plan
 from interpress.evaluation.tally import Agreement
+from interpress.network.compare import Comparison
 from interpress.refit.refit import RefitResult
 from interpress.surgery.cut import Cut
 from interpress.surgery.projection_identity import Proof
@@ -27,5 +28,7 @@ class Network:
     """What the refit did; None if it was not asked for."""
     refit_kept: bool = False
     """Whether `model` has the refitted weights."""
+    comparison: Comparison | None = None
+    """The allocations that were compared, if several were."""
     latency: float | None = None
     """Measured run time relative to the original, if that was the budget."""

@@ -11,7 +11,7 @@ from interpress.budgets.budget import Budget
 from interpress.checks import is_number
 from interpress.data.inputs import Forward
 from interpress.errors import ArgumentError
-from interpress.evaluation.output_meaning import AUTO, check_kind
+from interpress.evaluation.output_meaning import AUTO, Output, check_kind, check_output
 from interpress.method import METHODS, Method, as_method
 
 
@@ -29,6 +29,8 @@ class Options:
     exclude: tuple[str, ...] = ()
     forward: Forward | None = None
     kind: str = AUTO
+    output: Output = None
+    """Which output decides, if the model returns several tensors."""
     patches: bool = True
     """Whether calibration measures what the selection "patches" needs."""
     memory: float = 1.0
@@ -38,6 +40,7 @@ class Options:
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
+        check_output(self.output)
         if not is_number(self.memory) or not 0 < self.memory < math.inf:
             raise ArgumentError(
                 f"memory={self.memory!r}; give the GiB that the refit may hold, such as 1.0"

@@ -95,6 +95,12 @@ class Outcome:
         return self.network.plan.orders
 
     @property
+    def allocation(self) -> str:
+        """The allocation that was built: the best of those that were compared."""
+        comparison = self.network.comparison
+        return self.method.candidates[0] if comparison is None else comparison.best
+
+    @property
     def widths(self) -> Mapping[str, int]:
         """Per shrinkable space, how many channels it keeps."""
         return self.network.plan.widths
@@ -137,7 +143,7 @@ class Outcome:
     @cached_property
     def curve(self) -> list[Point]:
         """The predicted trade-off that this result is a point of."""
-        path = ALLOCATIONS[self.method.allocation].path
+        path = ALLOCATIONS[self.allocation].path
         return trade_off(self._problem, path(self._problem), _CURVE_POINTS)
 
     @cached_property
@@ -147,7 +153,14 @@ class Outcome:
 
     @cached_property
     def _problem(self) -> Problem:
-        return state_problem(self.study, self.orders, self.effects, self.options, "flops")
+        return state_problem(
+            self.study,
+            self.orders,
+            self.effects,
+            self.options,
+            allocation=self.allocation,
+            resource="flops",
+        )
 
     @cached_property
     def _taps(self) -> dict[str, tuple[ColumnOrdering, Interpolation]]:

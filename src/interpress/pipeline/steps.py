@@ -58,7 +58,7 @@ def _measurable(spaces: Spaces) -> Spaces:
 
 def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Display) -> Study:
     """Run the network over the calibration set once and return what was measured."""
-    meaning = find_meaning(spaces.program.model, data.first(), options.kind)
+    meaning = find_meaning(spaces.program.model, data.first(), options.kind, options.output)
     with bars.task("calibrating", data.batch_count()) as advance:
         statistics = calibrate(
             spaces,
@@ -86,25 +86,37 @@ def state_problem(
     orders: Orders,
     effects: Effects | None,
     options: Options,
+    *,
+    allocation: str | None = None,
     resource: str | None = None,
 ) -> Problem:
-    """Return the allocation problem; `resource` overrides what the budget saves."""
+    """Return the problem as an allocation sees it; by default the first of the method's.
+
+    `resource` overrides what the budget saves.
+    """
+    allocation = allocation or options.method.candidates[0]
     if resource is None:
         resource = "flops" if options.budget is None else options.budget.rule.resource
     return Problem(
         study.spaces,
         orders,
-        ALLOCATIONS[options.method.allocation].losses(orders, effects),
+        ALLOCATIONS[allocation].losses(orders, effects),
         study.spaces.cost.meter(resource),
         {name: options.limits.widths(study.spaces[name]) for name in orders},
         options.method.step,
     )
 
 
-def solve(study: Study, problem: Problem, options: Options, bars: Display) -> Network:
+def solve(
+    study: Study, orders: Orders, effects: Effects | None, options: Options, bars: Display
+) -> Network:
     """Return the network that meets the budget."""
     assert options.budget is not None
+    problems = {
+        name: state_problem(study, orders, effects, options, allocation=name)
+        for name in options.method.candidates
+    }
+    search = Search(study, problems, options.method, options.memory, bars)
     if options.method.recompute:
-        return literal_iterative_id(study, problem, options.budget.value, bars)
-    search = Search(study, problem, options.method, options.memory, bars)
+        return literal_iterative_id(study, search.problem, options.budget.value, bars)
     return options.budget.rule.solve(search, options.budget.value)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, fx
 
+from interpress.graph.activations import Activation
 from interpress.graph.dense import DenseLayer
 from interpress.graph.patterns import Epilogue
 from interpress.graph.program import Program, captured_name
@@ -30,6 +31,14 @@ class LayerPair:
     small_epilogue: Epilogue
     summands: tuple[fx.Node, fx.Node] | None
     """What is added to its output in the full and in the smaller network, if already known."""
+
+    @property
+    def activation(self) -> Activation | None:
+        """What both networks apply to the output, if the whole output is known by then."""
+        full, small = self.full_epilogue, self.small_epilogue
+        if full.activation is None or small.activation is None:
+            return None
+        return full.activation if full.activation.name == small.activation.name else None
 
 
 def stretches(full: Program, small: Program, begins: Callable[[fx.Node], bool]) -> Iterator[Pairs]:

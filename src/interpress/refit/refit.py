@@ -24,8 +24,7 @@ from interpress.graph.dense import CONVOLUTIONS, dense_layer_of
 from interpress.graph.example import Example
 from interpress.graph.executor import Executor
 from interpress.graph.model_state import output_tensors
-from interpress.graph.patterns import family
-from interpress.graph.program import Program, fixed_size
+from interpress.graph.program import Program, family, fixed_size
 from interpress.refit.layer_pair import stretches
 from interpress.refit.side_by_side import SideBySide
 from interpress.surgery.cut import Cut

@@ -1,8 +1,12 @@
-"""Ridge regression from a layer's inputs to its target outputs; accounts for a following ReLU.
+"""Ridge regression from a layer's inputs to its target outputs; accounts for the activation.
 
-With `z = scale * (X @ W.T + bias) + offset`, the loss is `||relu(z) - relu(target)||`: where the
-target is negative, any negative `z` is as good. Each round majorises this loss by a least-squares
-problem with the same Gram matrix, so a round costs one product and one back-substitution.
+With `z = scale * (X @ W.T + bias) + offset` and the activation `f` that follows the layer, the loss
+is `||f(z) - f(target)||`: where `f` is flat, the value of `z` does not matter. Each round majorises
+this loss by a least-squares problem with the same Gram matrix, so a round costs one product and one
+back-substitution.
+
+First every output gets a new gain and bias, which few rows determine. Then its weights are solved
+for. Rows that were not fitted decide whether either step is taken, and how strong the ridge is.
 """
 
 from __future__ import annotations
@@ -13,10 +17,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from interpress.refit.normal_equations import LARGE, NormalEquations, second_moments, weighted
+from interpress.graph.activations import Activation
+from interpress.refit.loss import ActivationLoss
+from interpress.refit.normal_equations import LARGE, NormalEquations, second_moments
 
 RIDGES = (3e-1, 3e-2, 3e-3, 3e-4)
 """Ridges relative to the mean diagonal, tried from the strongest down while the next is better."""
+STRONGER = (3.0, 30.0)
+"""Ridges tried if the first of the others does not help."""
 ROUNDS = 2
 """Majorisation rounds after the first solve; large systems get one."""
 RELAXATION = 1.7
@@ -35,6 +43,14 @@ class Solution:
     ridge: float = 0.0
 
 
+@dataclass
+class _Affine:
+    """A relative change of every output's gain, and a shift."""
+
+    gain: Tensor
+    shift: Tensor
+
+
 class Regression:
     """Rows of inputs and targets of one dense layer, per group of its outputs.
 
@@ -49,7 +65,7 @@ class Regression:
         offset: Tensor,
         *,
         scale: Tensor | None,
-        relu: bool,
+        activation: Activation | None,
         shifts: bool,
         weights: Tensor | None = None,
     ) -> None:
@@ -61,69 +77,126 @@ class Regression:
         scales = target.new_ones(target.shape[1]) if scale is None else scale.to(target)
         tiny = scales.abs() < 1e-3 * scales.abs().mean()  # outputs that are practically constant
         self.scale = self._by_group(torch.where(tiny, 1.0, scales)[None])
-        self.alive = self._by_group((~tiny).to(target)[None]) if bool(tiny.any()) else None
-        self.relu = relu
-        self.target = self._by_group(target.relu() if relu else target)
+        alive = self._by_group((~tiny).to(target)[None]) if bool(tiny.any()) else None
         self.offset = self._by_group(offset)
-        # where the target is negative, a positive residual costs nothing
-        ceiling = torch.where(target > 0, torch.inf, 0.0) if relu else None
-        self.ceiling = None if ceiling is None else self._by_group(ceiling)
+        self.loss = ActivationLoss(self._by_group(target), activation, alive, self.weights)
 
     def solve(self, W0: Tensor, bias: Tensor | None) -> Solution:
         """Return the change of `W0` and bias.
 
-        The last fifth of the rows selects the ridge and decides whether to change anything. Then
-        all rows are fitted.
+        The last fifth of the rows decides. Then all rows are fitted.
         """
         z = self._outputs(W0, bias)
         rows = self.X.shape[1]
         split = max(1, rows - rows // 5)
         fitted, judged = slice(0, split), slice(split, rows)
-        before = self._loss(z[:, judged], judged)
-        if before <= self._rounding(judged):
-            return Solution(None, W0.new_zeros(len(W0)), before, before)
+        before = self.loss(z[:, judged], judged)
+        unchanged = Solution(None, W0.new_zeros(len(W0)), before, before)
+        if rows < 2 or before <= self.loss.rounding(judged):
+            return unchanged
+        affine = self._best_affine(z, fitted, judged, before)
+        tried = z if affine is None else self._moved(z, affine, slice(None))
+        loss = before if affine is None else self.loss(tried[:, judged], judged)
+        best = self._best_ridge(tried, fitted, judged, loss)
+        if affine is None and best is None:
+            return unchanged
+        if affine is not None:
+            affine = self._affine(z, slice(None), gains=bool(affine.gain.any()))
+            z = self._moved(z, affine, slice(None))
+        W = W0.reshape(self.groups, -1, W0.shape[-1]).to(self.X)
+        change, shift, ridge = torch.zeros_like(W.mT), self.scale.new_zeros(1), 0.0
+        if best is not None:
+            loss, ridge, normal, change, shift = best
+            change, shift = self._rounds(normal, z, ridge, change, shift)
+            if self.centre is not None:
+                shift = shift - self.centre @ change
+        change, shift = (change / self.scale).mT, (shift / self.scale).expand(self.scale.shape)
+        if affine is not None:
+            change = change + affine.gain.mT * W
+            shift = shift + affine.shift / self.scale
+            if bias is not None:
+                shift = shift + affine.gain * bias.to(shift).reshape(shift.shape)
+        return Solution(
+            change.reshape(W0.shape).to(W0), shift.reshape(-1).to(W0), before, loss, ridge
+        )
+
+    def _best_affine(
+        self, z: Tensor, fitted: slice, judged: slice, before: float
+    ) -> _Affine | None:
+        """Return a new gain and shift, or only a shift, or None if neither is better."""
+        best, loss = None, before
+        for gains in (False, True) if self.centre is not None else (True,):
+            affine = self._affine(z, fitted, gains=gains)
+            tried = self.loss(self._moved(z, affine, judged), judged)
+            if tried < loss:
+                best, loss = affine, tried
+        return best
+
+    def _affine(self, z: Tensor, rows: slice, *, gains: bool) -> _Affine:
+        """Fit gain and shift of every output to some rows."""
+        step = self.loss.step(z[:, rows], rows)
+        own = self._own(z, rows)
         shifts = self.centre is not None
-        normal = NormalEquations(self.X[:, fitted], self._weights(fitted), shifts)
-        if not bool(normal.gram.isfinite().all()):  # inputs too large to square
-            return Solution(None, W0.new_zeros(len(W0)), before, before)
-        best = self._best_ridge(normal, z, fitted, judged, before)
-        if best is None:
-            return Solution(None, W0.new_zeros(len(W0)), before, before)
-        after, ridge, change, shift = best
-        moments = normal.moments + second_moments(self.X[:, judged], self._weights(judged))
-        normal = NormalEquations(self.X, self.weights, shifts, moments)
-        change, shift = self._rounds(normal, z, ridge, change, shift)
-        if self.centre is not None:
-            shift = shift - self.centre @ change
-        change, shift = (change / self.scale).mT.reshape(W0.shape), (shift / self.scale).reshape(-1)
-        return Solution(change.to(W0), shift.to(W0), before, after, ridge)
+        gain, own_mean = self.scale.new_zeros(self.scale.shape), 0.0
+        mean = self._mean(step, rows) if shifts else self.scale.new_zeros(1)
+        if gains:
+            own_mean = self._mean(own, rows) if shifts else self.scale.new_zeros(1)
+            centred = own - own_mean
+            variance = self._mean(centred.square(), rows)
+            gain = self._mean(centred * step, rows) / variance.clamp(min=1e-30)
+            gain = torch.where(variance > 1e-30, gain.clamp(-0.9, 9.0), 0.0)
+        return _Affine(gain, mean - gain * own_mean if shifts else mean)
+
+    def _moved(self, z: Tensor, affine: _Affine, rows: slice) -> Tensor:
+        return torch.addcmul(z[:, rows], self._own(z, rows), affine.gain).add_(affine.shift)
+
+    def _own(self, z: Tensor, rows: slice) -> Tensor:
+        """Return what the layer itself contributes to `z`."""
+        return z[:, rows] - (self.offset if self.offset.shape[1] == 1 else self.offset[:, rows])
+
+    def _mean(self, values: Tensor, rows: slice) -> Tensor:
+        if self.weights is None:
+            return values.mean(1, keepdim=True)
+        weights = self.weights[rows]
+        return (weights.T / weights.sum()) @ values
 
     def _best_ridge(
-        self, normal: NormalEquations, z: Tensor, fitted: slice, judged: slice, before: float
-    ) -> tuple[float, float, Tensor, Tensor] | None:
-        """Return loss, ridge, change and shift of the best ridge, or None if none is better."""
-        best: tuple[float, float, Tensor, Tensor] | None = None
+        self, z: Tensor, fitted: slice, judged: slice, before: float
+    ) -> tuple[float, float, NormalEquations, Tensor, Tensor] | None:
+        """Return loss, ridge, equations, change and shift of the best ridge; None if none helps."""
+        weights = None if self.weights is None else self.weights[fitted]
+        normal = NormalEquations(self.X[:, fitted], weights, self.centre is not None)
+        if not bool(normal.gram.isfinite().all()):  # inputs too large to square
+            return None
+        sides = normal.sides(self.loss.step(z[:, fitted], fitted))
+        best: tuple[float, Tensor, Tensor] | None = None
         loss = before
-        sides = normal.sides(self._residual(z[:, fitted], fitted))
-        for ridge in RIDGES:
-            change, shift = normal.solve(sides, ridge)
-            tried = (z[:, judged] + self.X[:, judged] @ change).add_(shift)
-            tried_loss = self._loss(tried, judged)
-            if tried_loss >= loss:
-                break
-            loss, best = tried_loss, (tried_loss, ridge, change, shift)
-        return best
+        for ridges in (RIDGES, STRONGER):
+            for ridge in ridges if best is None else ():
+                change, shift = normal.solve(sides, ridge)
+                tried = (z[:, judged] + self.X[:, judged] @ change).add_(shift)
+                tried_loss = self.loss(tried, judged)
+                if tried_loss >= loss:
+                    break
+                loss, best = tried_loss, (ridge, change, shift)
+        if best is None:
+            return None
+        judged_weights = None if self.weights is None else self.weights[judged]
+        moments = normal.moments + second_moments(self.X[:, judged], judged_weights)
+        whole = NormalEquations(self.X, self.weights, self.centre is not None, moments)
+        return loss, best[0], whole, best[1], best[2]
 
     def _rounds(
         self, normal: NormalEquations, z: Tensor, ridge: float, change: Tensor, shift: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Fit all rows, starting from a change; `z` is overwritten."""
         total, total_shift = change, shift
-        for _ in range(ROUNDS if self.relu and self.X.shape[-1] <= LARGE else 1):
+        bends = self.loss.activation is not None
+        for _ in range(ROUNDS if bends and self.X.shape[-1] <= LARGE else 1):
             z.baddbmm_(self.X, change).add_(shift)
-            sides = normal.sides(self._residual(z, slice(None)))
+            sides = normal.sides(self.loss.step(z, slice(None)))
             change, shift = normal.solve(sides, ridge, total)
-            if self.relu:
+            if bends:
                 change, shift = RELAXATION * change, RELAXATION * shift
             total, total_shift = total + change, total_shift + shift
         return total, total_shift
@@ -137,28 +210,6 @@ class Regression:
         if bias is not None:
             z += bias.to(z).reshape(self.groups, 1, -1) * self.scale
         return z
-
-    def _residual(self, z: Tensor, rows: slice) -> Tensor:
-        """Return the step from `z` to the nearest point where its loss vanishes."""
-        residual = self.target[:, rows] - z
-        if self.ceiling is not None:
-            torch.minimum(residual, self.ceiling[:, rows], out=residual)
-        return residual if self.alive is None else residual.mul_(self.alive)
-
-    def _loss(self, z: Tensor, rows: slice) -> float:
-        difference = (z.relu() if self.relu else z) - self.target[:, rows]
-        if self.alive is not None:
-            difference.mul_(self.alive)
-        squares = weighted(difference.square_(), self._weights(rows))
-        return float(squares.sum(dtype=torch.float64))
-
-    def _rounding(self, rows: slice) -> float:
-        """Return the loss that rounding alone explains."""
-        energy = float(self.target[:, rows].square().sum(dtype=torch.float64))
-        return (4 * torch.finfo(self.target.dtype).eps) ** 2 * energy
-
-    def _weights(self, rows: slice) -> Tensor | None:
-        return None if self.weights is None else self.weights[rows]
 
     def _by_group(self, values: Tensor) -> Tensor:
         """Return (rows, outputs) as (groups, rows, outputs per group)."""

@@ -16,6 +16,7 @@ from interpress.graph.executor import Before, Executor
 from interpress.graph.fast_kernels import fast_kernels
 from interpress.graph.patterns import Epilogue, arguments_of, epilogue_of
 from interpress.graph.program import Program, captured_name, fixed_size
+from interpress.graph.rows import BatchRows
 from interpress.refit.layer_pair import LayerPair, Pairs, kept_outputs, uses_of_weights
 from interpress.refit.regression import Regression
 from interpress.surgery.cut import Cut
@@ -38,6 +39,15 @@ class _Rows(NamedTuple):
     weights: Tensor | None
     """Sample weights; None if all are equal."""
 
+    def only(self, counts: Tensor | None) -> _Rows:
+        """Return the rows that count."""
+        if counts is None:
+            return self
+        index = counts.to(self.X.device)
+        offset = self.offset if len(self.offset) == 1 else self.offset[index]
+        weights = None if self.weights is None else self.weights[counts]
+        return _Rows(self.X[index], self.target[index], offset, weights)
+
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
@@ -48,6 +58,8 @@ class _Sample:
     X: Tensor
     summand: Tensor | None
     weights: Tensor | None
+    counts: Tensor | None
+    """Which of these rows count; None if all do."""
 
 
 class SideBySide:
@@ -71,9 +83,14 @@ class SideBySide:
         self._small = _executor(small)
         self._full_frames = [self._full.frame(example) for example in examples]
         self._small_frames = [self._small.frame(example) for example in examples]
-        self._sizes = [batch_size(example) for example in examples]
-        self._weights = None if sample_weights is None else sample_weights.split(self._sizes)
-        self._generator = torch.Generator().manual_seed(seed)
+        sizes = [batch_size(example) for example in examples]
+        self._weights = None if sample_weights is None else sample_weights.split(sizes)
+        starts = [sum(sizes[:batch]) for batch in range(len(sizes))]
+        self._batches = [
+            BatchRows(size, start, example.mask, seed)
+            for size, start, example in zip(sizes, starts, examples, strict=True)
+        ]
+        self._examples = sum(sizes)
         self._uses = uses_of_weights(small)
         self._equal = self._equal_values(full, small)
 
@@ -102,7 +119,7 @@ class SideBySide:
     def run(self, pairs: Pairs) -> None:
         """Run a stretch in the full network, refit its first layer, run it in the smaller one."""
         layer = self._layer(*pairs[0])
-        rows = [self._run_full(pairs, layer, batch) for batch in range(len(self._sizes))]
+        rows = [self._run_full(pairs, layer, batch) for batch in range(len(self._batches))]
         if layer is not None:
             self._refit(layer, [batch_rows for batch_rows in rows if batch_rows is not None])
         small_nodes = [small_node for _, small_node in pairs]
@@ -174,13 +191,14 @@ class SideBySide:
         wanted = max(affordable, _FEWEST_ROWS + dense.unknowns)
         wanted = wanted if dense.groups == 1 else _ROWS_GROUPED
         (operand, *_), _ = self._small.arguments(frame, layer.small_node)
-        batch_rows = -(-wanted * self._sizes[batch] // sum(self._sizes))
-        at = dense.positions(operand, batch_rows, self._generator)
+        at = dense.positions(operand, -(-wanted // self._examples), self._batches[batch])
         summand = None
         if layer.summands is not None:
             summand = dense.outputs(frame.values[layer.summands[1]], at)
         X = dense.inputs(operand, at)
-        return _Sample(at, X, summand, self._row_weights(layer, batch, operand, at, len(X)))
+        weights = self._row_weights(layer, batch, operand, at, len(X))
+        counts = dense.counting(operand, at, self._batches[batch])
+        return _Sample(at, X, summand, weights, counts)
 
     def _row_weights(
         self, layer: LayerPair, batch: int, operand: Tensor, at: Tensor | None, rows: int
@@ -212,7 +230,7 @@ class SideBySide:
         if layer.summands is not None:
             summand = dense.outputs(self._full_frames[batch].values[layer.summands[0]], sample.at)
             target = target + summand.index_select(1, kept)
-        return _Rows(sample.X, target, offset, sample.weights)
+        return _Rows(sample.X, target, offset, sample.weights).only(sample.counts)
 
     def _refit(self, layer: LayerPair, rows: list[_Rows]) -> None:
         """Solve for the weights of one layer, and replace them if held-out rows improve."""
@@ -226,7 +244,7 @@ class SideBySide:
             torch.cat([batch.target for batch in rows]),
             offsets[0] if layer.summands is None else torch.cat(offsets),
             scale=None if norm is None else norm.scale,
-            relu=layer.full_epilogue.relu and layer.small_epilogue.relu,
+            activation=layer.activation,
             shifts=bias is not None or norm is not None,
             weights=torch.cat(weights) if weights else None,
         )

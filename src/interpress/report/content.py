@@ -33,7 +33,11 @@ def content_of(outcome: Outcome, evaluation: Any = None) -> dict[str, Any]:
     """Return what was asked, what came out, the evidence, and how it was made."""
     measured, where = outcome.agreement, "held-out calibration data"
     if evaluation is not None:
-        measured = agreement(outcome.original, outcome.model, evaluation, progress=False)
+        meaning = outcome.study.meaning
+        measured = agreement(
+            outcome.original, outcome.model, evaluation,
+            kind=meaning.kind, output=meaning.output, progress=False,
+        )  # fmt: skip
         where = "evaluation data"
     return {
         "asked": str(outcome.budget),
@@ -83,7 +87,10 @@ def _agreement(measured: Agreement, where: str) -> dict[str, Any]:
         "divergence": measured.divergence,
         "output_error": measured.output_error,
         "accuracy": measured.accuracy,
+        "output": measured.output,
+        "others": [output.record() for output in measured.others],
         "text": str(measured),
+        "notes": measured.notes,
         "classes": [asdict(row) for row in measured.per_class],
         "flipped": len(measured.flips),
     }

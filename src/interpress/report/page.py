@@ -46,8 +46,10 @@ def html_tables(outcome: Outcome) -> str:
             for row in outcome.plan
         ],
     )
-    agreement = "" if outcome.agreement is None else html.escape(str(outcome.agreement))
-    evidence = f"<p>on held-out examples: {agreement}</p>" if agreement else ""
+    agreement, evidence = outcome.agreement, ""
+    if agreement is not None:
+        sentences = [f"on held-out examples: {agreement}", *agreement.notes]
+        evidence = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
     title = html.escape(f"{outcome.method}, asked for {outcome.budget}")
     folded = f"<details><summary>{len(outcome.plan)} spaces</summary>{spaces}</details>"
     return f"<p><b>{title}</b></p>{head}{evidence}{folded}"

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from interpress.calibration.halves import Halves
 from interpress.calibration.statistics import PatchMoments, Statistics
 from interpress.graph.patterns import arguments_of, batch_norm_after
 from interpress.linalg.elimination import Consumer
-from interpress.linalg.factor import RFactor
 from interpress.selection.units import columns_by_unit
 from interpress.spaces.spaces import Spaces
 from interpress.spaces.taps import Absorber, Tap
@@ -73,7 +73,7 @@ def patch_consumer(
         weight = weight * norm.scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
     moments = statistics.moments.get(tap.name)
     if moments is None:
-        return _channel_consumer(absorber, weight, units, statistics.factors[tap.name], variance)
+        return _channel_consumer(absorber, weight, units, statistics.halves[tap.name], variance)
     W = _projected(weight.to(torch.promote_types(weight.dtype, torch.float32)).flatten(1), moments)
     column = absorber.column.repeat_interleave(W.shape[1] // len(absorber.column))
     unit = torch.where(column >= 0, units[column.clamp(min=0)], -1)
@@ -81,12 +81,17 @@ def patch_consumer(
     if blocks is None:
         return None
     has_bias = norm is not None or arguments_of(node).get("bias") is not None
-    G = moments.centred() if has_bias else moments.whole()
+    G = moments.moments(centred=has_bias)
     if not bool(G.isfinite().all()):  # activations too large to square in float32
         return None
     if not bool(G.to(W).isfinite().all()):
         W = W.to(G)
-    return Consumer(G.to(W), W.T, blocks, variance * moments.rows)
+
+    def halves(half: int) -> tuple[Tensor, Tensor]:
+        fitted, judged = (moments.moments(centred=has_bias, half=h) for h in (half, 1 - half))
+        return fitted.to(W), judged.to(W)
+
+    return Consumer(G.to(W), W.T, blocks, variance, halves if min(moments.rows) else None)
 
 
 def _projected(W: Tensor, moments: PatchMoments) -> Tensor:
@@ -98,15 +103,20 @@ def _projected(W: Tensor, moments: PatchMoments) -> Tensor:
 
 
 def _channel_consumer(
-    absorber: Absorber, weight: Tensor, units: Tensor, factor: RFactor, variance: float
+    absorber: Absorber, weight: Tensor, units: Tensor, halves: Halves, variance: float
 ) -> Consumer | None:
     """Return the same with one input per channel, as `T` has it, for very large patches."""
     if bool((absorber.repeat > 0).any()) or bool((absorber.column < 0).any()):
         return None
-    rows = weight.to(factor.G).movedim(absorber.dim, 0).reshape(len(absorber.column), -1)
+    rows = weight.to(halves.second).movedim(absorber.dim, 0).reshape(len(absorber.column), -1)
     U = torch.empty_like(rows)
     U[absorber.column] = rows
     blocks = columns_by_unit(units, int(units.max()) + 1)
     if blocks is None:
         return None
-    return Consumer(factor.G, U, blocks, variance * factor.rows)
+    G = halves.factor.G / max(halves.factor.rows, 1)
+
+    def parts(half: int) -> tuple[Tensor, Tensor]:
+        return halves.moments(half), halves.moments(1 - half)
+
+    return Consumer(G, U, blocks, variance, parts if halves.both else None)

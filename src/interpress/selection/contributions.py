@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from interpress.graph.dense import sample_rows
+from interpress.graph.rows import BatchRows
 from interpress.selection.activations import TapSample
 from interpress.selection.profile import Profile
 
@@ -26,8 +27,9 @@ def patches_and_weights(
     if column.ndim > 1 or bool((column < 0).any()):
         return None
     # all examples of a batch share positions, so take many positions and then sample rows
-    wanted = max(rows, _POSITIONS * len(sample.operand))
-    at = dense.positions(sample.operand, wanted, generator)
+    examples = len(sample.operand)
+    per_example = max(-(-rows // examples), _POSITIONS)
+    at = dense.positions(sample.operand, per_example, BatchRows(examples))
     X = dense.inputs(sample.operand, at)[:, 0].float()
     W = weight.detach().float().flatten(1)
     shape = (len(column), W.shape[1] // len(column))

@@ -12,6 +12,7 @@ from torch import Tensor
 from interpress.calibration.study import Study
 from interpress.progress import Display
 from interpress.selection.activations import Activations
+from interpress.selection.held_out import corrected, half_errors_of_patches, half_errors_of_T
 from interpress.selection.profile import Profile, profiles_of
 from interpress.selection.registry import SELECTIONS
 
@@ -43,6 +44,17 @@ class Orders(Mapping[str, ChannelOrder]):
     by_space: Mapping[str, ChannelOrder]
     profiles: Mapping[str, Profile]
 
+    @cached_property
+    def untrusted(self) -> dict[str, str]:
+        """The spaces that too few rows describe, and why. They stay whole if the budget allows."""
+        reasons = {}
+        for name, profile in self.profiles.items():
+            halves = [view.halves for view in profile.views if view.halves is not None]
+            distrust = [half.distrust for half in halves if half.distrust is not None]
+            if distrust:
+                reasons[name] = distrust[0]
+        return reasons
+
     def __getitem__(self, name: str) -> ChannelOrder:
         return self.by_space[name]
 
@@ -69,12 +81,14 @@ def order_channels(profile: Profile, selection: str) -> ChannelOrder:
     """Order the channels of one space by the selection of this name."""
     ranking = SELECTIONS[selection](profile)
     units = _balanced(ranking.units.cpu(), profile.space.cells)
-    errors = ranking.errors
-    return ChannelOrder(
-        units,
-        ranking.proxy.cpu(),
-        (lambda: profile.squared_errors(units)) if errors is None else errors.cpu,
-    )
+    solved_again = None if ranking.errors is None else ranking.errors.cpu()
+
+    def errors() -> Tensor:
+        if solved_again is None:
+            return corrected(profile.squared_errors(units), half_errors_of_T(profile, units))
+        return corrected(solved_again, half_errors_of_patches(profile, units))
+
+    return ChannelOrder(units, ranking.proxy.cpu(), errors)
 
 
 def _balanced(units: Tensor, cells: Tensor) -> Tensor:

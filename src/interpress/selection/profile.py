@@ -117,7 +117,7 @@ def _view(
     parameters: Mapping[str, Tensor],
 ) -> TapView | None:
     """Return one tap as a space sees it; None if its units have different numbers of columns."""
-    tap, factor = spaces.taps[name], statistics.factors[name]
+    tap, halves = spaces.taps[name], statistics.halves.get(name)
     units = units_of(spaces, space, tap.labels)
     index = columns_by_unit(units, space.size)
     if index is None:
@@ -125,23 +125,13 @@ def _view(
     columns = index.reshape(-1)
     return TapView(
         name,
-        _selected(factor, columns),
+        statistics.factors[name].select(columns),
         index.shape[1],
         statistics.output_variances.get(name) or None,
         lambda: gram()[columns][:, columns],
         partial(patch_consumer, spaces, tap, units, statistics, parameters),
+        None if halves is None else partial(halves.select, columns),
     )
-
-
-def _selected(factor: RFactor, columns: Tensor) -> RFactor:
-    """Return the factor of some columns."""
-    if torch.equal(columns, torch.arange(factor.n)):
-        return factor
-    index = columns.to(factor.device)
-    if factor.gram is not None:
-        return RFactor(factor.rows, factor.floor, gram=factor.gram[index][:, index])
-    assert factor.root is not None
-    return RFactor(factor.rows, factor.floor, root=factor.root[:, index])
 
 
 def _trace(G: Tensor) -> float:

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from interpress.calibration.halves import Halves
 from interpress.linalg.elimination import Consumer
 from interpress.linalg.factor import RFactor, safe_cholesky
 from interpress.linalg.ordering import ColumnOrdering
@@ -30,6 +31,12 @@ class TapView:
     channels; None if it was not measured."""
     _weight_gram: Callable[[], Tensor] = field(repr=False)
     _patch_consumer: Callable[[], Consumer | None] = field(repr=False)
+    _halves: Callable[[], Halves] | None = field(default=None, repr=False)
+
+    @cached_property
+    def halves(self) -> Halves | None:
+        """The rows of these columns in two halves of the examples."""
+        return None if self._halves is None else self._halves()
 
     @cached_property
     def patches(self) -> Consumer | None:

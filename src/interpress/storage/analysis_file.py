@@ -20,7 +20,7 @@ from interpress.data.calibration_set import CalibrationSet
 from interpress.data.inputs import Forward
 from interpress.dryrun.find import find_spaces
 from interpress.errors import StorageError
-from interpress.evaluation.output_meaning import OutputMeaning
+from interpress.evaluation.output_meaning import Output, OutputMeaning, find_meaning
 from interpress.graph.model_state import output_tensors, unwrap
 from interpress.linalg.factor import RFactor
 from interpress.spaces.spaces import Spaces
@@ -53,7 +53,7 @@ def save_analysis(
         tensors["probabilities"] = statistics.top_classes.probabilities
     record = {
         "seed": study.seed,
-        "output": [study.meaning.position, study.meaning.kind],
+        "output": _output_record(study.meaning),
         "examples": statistics.examples,
         "factors": factors,
         "output_variances": statistics.output_variances,
@@ -68,15 +68,23 @@ def save_analysis(
 
 
 def load_analysis(
-    path: str | os.PathLike[str], model: nn.Module, data: Any, forward: Forward | None
+    path: str | os.PathLike[str],
+    model: nn.Module,
+    data: Any,
+    forward: Forward | None,
+    output: Output = None,
 ) -> tuple[Study, dict[str, Effects]]:
-    """Read an analysis back for the very same model; return it with the measured effects."""
+    """Read an analysis back for the very same model; return it with the measured effects.
+
+    `output` is the function that chose the deciding output, if it was a function.
+    """
     tensors, fields = load_tensors(path, _KIND)
     network = unwrap(model)
     device = next((t.device for t in network.parameters()), torch.device("cpu"))
     try:
         record = json.loads(fields["record"])
-        seed, meaning = int(record["seed"]), OutputMeaning(*record["output"])
+        seed, kind = int(record["seed"]), record["output"]["kind"]
+        chosen = _chosen_output(record["output"], output, path)
         fingerprint, sizes = record["model"], record["spaces"]
         statistics = _statistics(record, tensors, device)
         example = random_example(record["example"], device)
@@ -95,12 +103,37 @@ def load_analysis(
         calibration.check_stable()
         example = calibration.first()
     spaces = _matching(find_spaces(network, example), sizes, path)
+    meaning = find_meaning(network, example, kind, chosen)
     if calibration is not None:
         fit_examples = calibration.count("fit")
         if top_classes is None or calibration.fingerprint() != statistics.data:  # other data
             top_classes = _predicted(network, calibration, meaning)
     study = Study(spaces, statistics, calibration, meaning, fit_examples, top_classes, seed)
     return study, effects
+
+
+def _output_record(meaning: OutputMeaning) -> dict[str, Any]:
+    """Return which output decides; a function cannot be saved."""
+    is_function = meaning.function is not None
+    return {"kind": meaning.kind, "name": meaning.name, "function": is_function}
+
+
+def _chosen_output(record: dict[str, Any], given: Output, path: Any) -> Output:
+    """Return the `output=` that chooses the saved output, or raise if it must be given again."""
+    name = str(record["name"])
+    if record["function"]:
+        if not callable(given):
+            raise StorageError(
+                f"{path} was made with output= as a function ({name}), which cannot be saved; pass "
+                "the same function to Analysis.load as output="
+            )
+        return given
+    if given is not None:
+        raise StorageError(
+            f"{path} was made with the output {name!r} deciding, which it remembers; leave output= "
+            "out, or analyze again with another output"
+        )
+    return name or None
 
 
 def _matching(spaces: Spaces, sizes: dict[str, int], path: Any) -> Spaces:

@@ -72,7 +72,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "interpress": _KIND,
         "version": FORMAT_VERSION,
         "versions": {"interpress": __version__, "torch": str(torch.__version__)},
-        "asked": {"budget": outcome.budget.kind, "value": outcome.budget.value},
+        "asked": {"budget": outcome.budget.kind, "value": outcome.budget.value, **_judged(outcome)},
         "method": {"name": outcome.method.name, **asdict(outcome.method)},
         "seed": outcome.seed,
         "flops": [outcome.before.flops, outcome.after.flops],
@@ -267,12 +267,21 @@ def _check_architecture(source: Path, saved: Mapping[str, Any], given: Mapping[s
             raise StorageError(f"{source}: the original had no {noun} {extra!r}; {remedy}")
 
 
+def _judged(outcome: Outcome) -> dict[str, Any]:
+    """Return the `kind=` and `output=` that were given; a function cannot be saved."""
+    output = outcome.options.output
+    saved = "a function, which cannot be saved" if callable(output) else output
+    return {"kind": outcome.options.kind, "output": saved}
+
+
 def _evidence(outcome: Outcome) -> dict[str, Any] | None:
     agreement = outcome.agreement
     if agreement is None:
         return None
     names = ("kind", "examples", "decisions", "agreement", "interval", "divergence", "output_error")
     numbers = {name: getattr(agreement, name) for name in names}
+    numbers["output"] = agreement.output
+    numbers["others"] = [output.record() for output in agreement.others]
     return {"on": "held-out calibration data", **numbers, "flipped": len(agreement.flips)}
 
 

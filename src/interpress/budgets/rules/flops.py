@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 @budget("flops", meaning="fraction of the FLOPs to keep", example=0.5)
 def flops(search: Search, value: float) -> Network:
     """Build the network at the point of the allocation's path with this fraction of the FLOPs."""
-    return search.build(search.widths_within(value, "flops"))
+    return search.build_best(value, "flops")

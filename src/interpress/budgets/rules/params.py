@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 @budget("params", meaning="fraction of the parameters to keep", example=0.5, resource="params")
 def params(search: Search, value: float) -> Network:
     """Build the network at the point of the path with this fraction of the parameters."""
-    return search.build(search.widths_within(value, "params"))
+    return search.build_best(value, "params")

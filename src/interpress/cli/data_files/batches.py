@@ -13,6 +13,7 @@ from torch import Tensor
 from interpress.cli.data_files.data_file import DataFile
 from interpress.cli.data_files.registry import open_data_file
 from interpress.cli.data_options import DataOptions
+from interpress.cli.failing import warn
 from interpress.cli.model_options import ModelOptions
 
 _CACHE_BYTES = 2**30  # prepared batches that are kept in memory instead of prepared again
@@ -44,7 +45,7 @@ class Batches:
 
     def labels(self) -> Tensor | None:
         """Return one label per example, or None if they are unknown."""
-        labels = self._file.labels
+        labels = self._file_labels()
         return None if labels is None else labels[torch.cat(list(self._indices))]
 
     def with_labels(self) -> Iterable[Any]:
@@ -52,7 +53,7 @@ class Batches:
 
         A batch becomes `(inputs, labels)`, or a dict with an entry "labels".
         """
-        labels = self._file.labels
+        labels = self._file_labels()
         if labels is None:
             return self
         pairs: list[Any] = []
@@ -61,6 +62,12 @@ class Batches:
             is_dict = isinstance(inputs, dict)
             pairs.append({**inputs, "labels": batch_labels} if is_dict else (inputs, batch_labels))
         return pairs
+
+    def _file_labels(self) -> Tensor | None:
+        """Return the labels of all examples; warn if there are some that cannot be used."""
+        if self._file.labels_problem is not None:
+            warn(self._file.labels_problem)
+        return self._file.labels
 
     def __len__(self) -> int:
         return len(self._indices)

@@ -23,6 +23,8 @@ class DataFile(ABC):
     """What to tell the user if there are no examples."""
     labels: Tensor | None = None
     """One label per example, or None if they are unknown."""
+    labels_problem: str | None = None
+    """Why the labels of the file cannot be used, if it has some."""
 
     @abstractmethod
     def __init__(self, options: DataOptions) -> None:

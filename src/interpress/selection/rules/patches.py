@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from interpress.calibration.halves import Prior
 from interpress.linalg.elimination import eliminate
 from interpress.linalg.factor import RFactor, safe_cholesky
 from interpress.linalg.pivoting import order_by_pivoting
@@ -16,6 +17,10 @@ from interpress.selection.profile import Profile
 from interpress.selection.ranking import Ranking
 from interpress.selection.registry import selection
 from interpress.selection.rules.weights import weights
+from interpress.selection.tap_view import TapView
+
+_ROUNDING = 1e-6
+"""Squared error, relative to the size of the columns, up to which they count as dependent."""
 
 
 @selection("patches")
@@ -30,7 +35,11 @@ def patches(profile: Profile) -> Ranking:
 
 
 def _dependent(profile: Profile) -> Tensor:
-    """Return the channels that are linear combinations of others, such as dead ones."""
+    """Return the channels that are linear combinations of others, such as dead ones.
+
+    With few rows many channels look dependent. They are only if the same combinations hold on rows
+    that were not fitted.
+    """
     if profile.in_blocks:
         return torch.zeros(0, dtype=torch.long)
     if safe_cholesky(profile.factor.G) is not None:
@@ -38,4 +47,20 @@ def _dependent(profile: Profile) -> Tensor:
     factor = profile.factor  # moved to the CPU, where a factorisation of this size is fastest
     gram, root = (None if m is None else m.cpu() for m in (factor.gram, factor.root))
     ordering = order_by_pivoting(RFactor(factor.rows, factor.floor, gram=gram, root=root))
-    return ordering.order[~ordering.independent]
+    order = ordering.order.cpu()
+    kept, dropped = order[ordering.independent.cpu()], order[~ordering.independent.cpu()]
+    if all(_holds_on_other_rows(view, kept, dropped) for view in profile.views):
+        return dropped
+    return order[:0]
+
+
+def _holds_on_other_rows(view: TapView, kept: Tensor, dropped: Tensor) -> bool:
+    """Return whether dropped columns depend on the kept ones in both halves of the examples."""
+    halves = view.halves
+    if halves is None or not len(dropped):
+        return True
+    kept, dropped = kept.to(halves.second.device), dropped.to(halves.second.device)
+    if not halves.both:  # one row shows at most which columns are zero
+        return not bool(halves.factor.G.diagonal()[dropped].any())
+    size = float(halves.factor.G.diagonal()[dropped].sum()) / sum(halves.rows)
+    return halves.error(kept, Prior()) <= _ROUNDING * size

@@ -39,3 +39,21 @@ def test_columns_without_images(tmp_path: Path) -> None:
         ParquetFile(DataOptions(path, key="img"))
     with pytest.raises(DataError, match="column 'number' holds no image bytes"):
         ParquetFile(DataOptions(path, key="number"))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"), [(["cat", "dog"], "string"), ([0.5, 1.5], "double"), ([[1], [2]], "list")]
+)
+def test_labels_that_are_not_whole_numbers_are_not_read(
+    tmp_path: Path, values: list[object], kind: str
+) -> None:
+    file = ParquetFile(DataOptions(write(tmp_path, img=[picture(0), picture(1)], label=values)))
+    assert file.labels is None
+    assert file.labels_problem is not None
+    assert f"column 'label' holds {kind}" in file.labels_problem
+
+
+def test_a_missing_label_is_ignored(tmp_path: Path) -> None:
+    file = ParquetFile(DataOptions(write(tmp_path, img=[picture(0), picture(1)], label=[None, 3])))
+    assert file.labels is not None
+    assert file.labels.tolist() == [-100, 3]

@@ -29,7 +29,19 @@ class ParquetFile(DataFile):
         self._column = table.column(_image_column(options, table))
         label = next((name for name in LABEL_NAMES if name in table.column_names), None)
         if label is not None:
-            self.labels = torch.tensor(table.column(label).to_pylist()).long()
+            self._read_labels(label, table.column(label))
+
+    def _read_labels(self, name: str, column: Any) -> None:
+        """Read whole numbers as labels; a row without one gets -100, which is ignored."""
+        from pyarrow import types
+
+        if types.is_integer(column.type):
+            self.labels = torch.tensor(column.fill_null(-100).to_pylist()).long()
+        else:
+            self.labels_problem = (
+                f"{self._path}: column {name!r} holds {column.type} instead of whole numbers, so "
+                "there are no labels; replace its values by class numbers to see accuracy"
+            )
 
     @property
     def count(self) -> int:

@@ -1,0 +1,152 @@
+"""The rows of a tap in two halves of the examples, to tell what they determine from noise.
+
+What is fitted to one half is judged on the other, so no error is predicted from the rows it was
+fitted to. The two halves also choose how strongly an interpolation is regularised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from interpress.linalg.factor import RFactor
+
+RIDGES = (1e-3, 1e-2, 1e-1)
+"""Ridges to choose from, relative to the mean diagonal."""
+LOCAL = (0.1, 1.0, 10.0)
+"""Weights to choose from for the moments from before an average, scaled to the same size."""
+_NEARLY_NONE = 1e-9  # ridge that only makes a solution unique
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is added to second moments before they are solved: a ridge, and moments of more rows."""
+
+    ridge: float = 0.0
+    local: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """Second moments of a tap's rows. Columns of different groups are orthogonal."""
+
+    factor: RFactor
+    """Of all rows."""
+    second: Tensor
+    """(n, n) Gram matrix of the second half."""
+    totals: Tensor
+    """(2, n) sums of the rows of each half."""
+    rows: tuple[int, int]
+    local: Tensor | None = None
+    """(2, n, n) second moments, per half, of the same channels before they were averaged over
+    positions."""
+
+    @property
+    def both(self) -> bool:
+        """Whether each half has a row."""
+        return min(self.rows) > 0
+
+    def moments(self, half: int) -> Tensor:
+        """Return the second moments per row of one half."""
+        gram = self.second if half else self.factor.G - self.second
+        return gram / max(self.rows[half], 1)
+
+    def select(self, columns: Tensor) -> Halves:
+        """Return the same for some columns, in their order."""
+        index = columns.to(self.second.device)
+        local = None if self.local is None else self.local[:, index][:, :, index]
+        second, totals = self.second[index][:, index], self.totals[:, index]
+        return Halves(self.factor.select(columns), second, totals, self.rows, local)
+
+    @cached_property
+    def prior(self) -> Prior:
+        """The prior with which every other column interpolates the rest best on other rows."""
+        candidates = [Prior(ridge) for ridge in RIDGES]
+        if self.local is not None:
+            candidates += [Prior(RIDGES[0], weight) for weight in LOCAL]
+        if not self.both:
+            return candidates[-1]
+        kept = torch.arange(0, self.factor.n, 2, device=self.second.device)
+        return min(candidates, key=lambda prior: self.error(kept, prior))
+
+    def for_kept(self, kept: Tensor, half: int | None = None) -> RFactor:
+        """Return the moments to interpolate the other columns from the kept ones with.
+
+        They are those of all rows, or of one half if both have rows. The prior is added if the
+        interpolation is then better on rows that were not fitted. If the other columns depend
+        exactly on the kept ones, it is not.
+        """
+        half = half if self.both else None
+        if self.both and self.error(kept, Prior()) <= self.error(kept, self.prior):
+            return self.factor if half is None else self.with_prior(Prior(), half)
+        return self.with_prior(self.prior, half)
+
+    @cached_property
+    def distrust(self) -> str | None:
+        """Why no interpolation from these rows can be trusted; None if it can."""
+        if not self.both:
+            return f"its {sum(self.rows)} rows cannot be divided into fitted and other rows"
+        kept = torch.arange(0, self.factor.n, 2, device=self.second.device)
+        dropped = torch.arange(1, self.factor.n, 2, device=self.second.device)
+        size = float(self.factor.G.diagonal()[dropped].sum()) / sum(self.rows)
+        error = self.error(kept, self.prior)
+        if error < size or not len(dropped):
+            return None
+        return (
+            f"from {sum(self.rows)} rows, interpolated channels are wrong by {error / size:.0%} of "
+            "their size on rows that were not fitted"
+        )
+
+    def error(self, kept: Tensor, prior: Prior, H: Tensor | None = None) -> float:
+        """Return the squared error per row of `T` on the half of the rows it was not fitted to.
+
+        This is the mean of both directions. `H` weighs the dropped columns; without it, all count
+        the same.
+        """
+        return sum(self._error(half, kept, prior, H) for half in (0, 1)) / 2
+
+    def _error(self, half: int, kept: Tensor, prior: Prior, H: Tensor | None) -> float:
+        fitted, held = self._with_prior(self.moments(half), prior, half), self.moments(1 - half)
+        is_dropped = torch.ones(len(held), dtype=torch.bool, device=held.device)
+        is_dropped[kept] = False
+        dropped = torch.nonzero(is_dropped).reshape(-1)
+        T = _solution(fitted, kept, dropped)
+        cross = held[kept][:, dropped]  # (k, d)
+        if H is None:
+            error = held.diagonal()[dropped].sum() - 2 * (T * cross).sum()
+            return max(float(error + (T * (held[kept][:, kept] @ T)).sum()), 0.0)
+        side = T.T @ cross
+        E = held[dropped][:, dropped] - side - side.T + T.T @ (held[kept][:, kept] @ T)
+        return max(float((E * H[dropped][:, dropped]).sum()), 0.0)
+
+    def with_prior(self, prior: Prior, half: int | None = None) -> RFactor:
+        """Return the factor of all rows, or of one half, with the prior added."""
+        gram = self.factor.G if half is None else self.moments(half) * self.rows[half]
+        gram = self._with_prior(gram, prior, half)
+        return RFactor(self.factor.rows, self.factor.floor, gram=gram)
+
+    def _with_prior(self, moments: Tensor, prior: Prior, half: int | None) -> Tensor:
+        """Return moments of one half or of all rows with the prior added in proportion."""
+        size = moments.diagonal().mean()
+        total = moments.clone()
+        if prior.local and self.local is not None:
+            local = self.local.mean(0) if half is None else self.local[half]
+            scale = size / local.diagonal().mean().clamp(min=1e-300)
+            total += prior.local * scale * local
+        total.diagonal().add_(prior.ridge * size)
+        return total
+
+
+def _solution(moments: Tensor, kept: Tensor, dropped: Tensor) -> Tensor:
+    """Return `T` (k, d) that interpolates dropped columns from kept ones."""
+    system = moments[kept][:, kept].clone()
+    added = _NEARLY_NONE * float(moments.diagonal().mean().clamp(min=1e-300))
+    while True:
+        system.diagonal().add_(added)
+        lower, failed = torch.linalg.cholesky_ex(system)
+        if not int(failed):
+            return torch.cholesky_solve(moments[kept][:, dropped], lower)
+        added *= 100

@@ -1,0 +1,81 @@
+"""Rows of one tap while they are collected."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from interpress.calibration.halves import Halves
+from interpress.calibration.statistics import PatchMoments
+from interpress.linalg.factor import RFactor, triangle
+from interpress.linalg.stream import FactorStream
+from interpress.spaces.taps import Site, Tap
+
+
+class TapRows:
+    """Adds rows of one tap, in two halves of the examples; memory does not grow with them."""
+
+    def __init__(self, tap: Tap) -> None:
+        self._tap = tap
+        self._streams = FactorStream(tap.size), FactorStream(tap.size)
+        self._totals = torch.zeros(2, tap.size, dtype=torch.float64)
+        self._local: PatchMoments | None = None
+
+    def add(self, operand: Tensor, site: Site, at: Tensor | None, in_second: Tensor) -> None:
+        """Add the rows `at`, or all of them; `in_second` says which are of the second half."""
+        Z = self._tap.columns(operand, site, at)
+        repeats = len(Z) // max(len(in_second), 1)  # a flattened channel gives several rows
+        in_second = in_second.repeat_interleave(repeats).to(Z.device)
+        for half, members in enumerate((~in_second, in_second)):
+            rows = Z[members]
+            if len(rows):
+                self._streams[half].add(rows)
+                self._totals[half] += rows.sum(0, dtype=torch.float64).cpu()
+
+    def add_local(self, rows: Tensor, in_second: Tensor) -> None:
+        """Add rows of the same channels from before they were averaged over positions."""
+        if self._local is None:
+            self._local = PatchMoments.empty(self._tap.size, torch.float64, rows.device)
+        self._local.add(rows.double(), in_second)
+
+    def halves(self) -> Halves:
+        """Return what was collected."""
+        whole = FactorStream(self._tap.size)
+        for stream in self._streams:
+            whole.merge(stream)
+        factor = _groups_orthogonal(whole.factor(), self._tap)
+        rows = self._streams[0].rows, self._streams[1].rows
+        second = torch.zeros_like(factor.G)
+        if rows[1]:
+            second = _groups_orthogonal(self._streams[1].factor(), self._tap).G.to(factor.device)
+        return Halves(factor, second, self._totals.to(factor.device), rows, self._local_moments())
+
+    def _local_moments(self) -> Tensor | None:
+        if self._local is None:
+            return None
+        moments = torch.stack([self._local.moments(centred=False, half=half) for half in (0, 1)])
+        return moments * _same_group(self._tap).to(moments)
+
+
+def _same_group(tap: Tap) -> Tensor:
+    return tap.groups[:, None] == tap.groups[None, :]
+
+
+def _groups_orthogonal(factor: RFactor, tap: Tap) -> RFactor:
+    """Return the factor with columns of different groups made orthogonal.
+
+    The consumer never mixes columns of different groups, so their inner products do not matter.
+    """
+    if len(tap.groups.unique()) == 1:
+        return factor
+    if factor.gram is not None:
+        same_group = _same_group(tap).to(factor.device)
+        return RFactor(factor.rows, factor.floor, gram=factor.gram * same_group)
+    blocks = []
+    for group in tap.groups.unique():
+        columns = torch.nonzero(tap.groups == group).reshape(-1).to(factor.device)
+        root = triangle(factor.R[:, columns])
+        block = root.new_zeros(len(root), factor.n)
+        block[:, columns] = root
+        blocks.append(block)
+    return RFactor(factor.rows, factor.floor, root=torch.cat(blocks))

@@ -1,0 +1,72 @@
+"""Errors on rows that were not fitted, for consumers whose blocks of inputs are dropped in order.
+
+The weights of the kept inputs are solved on one half of the rows and judged on the other half. One
+Cholesky factorisation, in the order of the blocks, serves every number of kept blocks: the factor
+of the first inputs is its leading block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from interpress.linalg.elimination import RIDGE, Consumer
+
+_SKETCH = 64  # random combinations of a consumer's outputs that stand for all of them
+
+
+def held_out_errors(consumer: Consumer, order: Tensor, kept: Sequence[int]) -> Tensor:
+    """Return the error with the first `kept` blocks of `order`, relative to `energy`.
+
+    It is fitted to one half and judged on the other, in both directions.
+    """
+    assert consumer.halves is not None
+    inputs = _in_order(consumer, order)
+    fixed = len(inputs) - order.numel() * consumer.blocks.shape[1]
+    U = _sketched(consumer.U)[inputs]
+    counts = [fixed + k * consumer.blocks.shape[1] for k in kept]
+    errors = torch.zeros(len(counts), dtype=torch.float64)
+    for half in (0, 1):
+        fitted, judged = (m[inputs][:, inputs] for m in consumer.halves(half))
+        errors += _judged(fitted, judged, U, counts) / (2 * consumer.energy)
+    return errors
+
+
+def _judged(fitted: Tensor, judged: Tensor, U: Tensor, counts: Sequence[int]) -> Tensor:
+    ridge = RIDGE * float(fitted.diagonal().mean().clamp(min=1e-30))
+    system = fitted.clone()
+    while True:
+        system.diagonal().add_(ridge)
+        lower, failed = torch.linalg.cholesky_ex(system)
+        if not int(failed):
+            break
+        ridge *= 10
+    target = system @ U  # solving with all inputs gives U itself
+    forward = torch.linalg.solve_triangular(lower, target, upper=False)
+    errors = []
+    for count in counts:
+        W = torch.zeros_like(U)
+        corner = lower[:count, :count]
+        W[:count] = torch.linalg.solve_triangular(corner.T, forward[:count], upper=True)
+        lost = U - W
+        errors.append(float((lost * (judged @ lost)).sum(dtype=torch.float64)))
+    return torch.tensor(errors, dtype=torch.float64).clamp(min=0)
+
+
+def _in_order(consumer: Consumer, order: Tensor) -> Tensor:
+    """Return all inputs: those that are never dropped, then the blocks in their order."""
+    blocks = consumer.blocks.to(consumer.G.device)[order.to(consumer.G.device)].reshape(-1)
+    is_fixed = torch.ones(len(consumer.G), dtype=torch.bool, device=blocks.device)
+    is_fixed[blocks] = False
+    return torch.cat([torch.nonzero(is_fixed).reshape(-1), blocks])
+
+
+def _sketched(U: Tensor) -> Tensor:
+    """Return random combinations of many outputs, with the same expected inner products."""
+    if U.shape[1] <= _SKETCH:
+        return U
+    generator = torch.Generator().manual_seed(U.shape[1])
+    signs = torch.randint(0, 2, (U.shape[1], _SKETCH), generator=generator) * 2 - 1
+    return U @ (signs.to(U) / _SKETCH**0.5)
