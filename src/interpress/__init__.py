@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from interpress.linalg import interpolative_decomposition as interpolative_decomposition
     from interpress.method import METHODS as METHODS
     from interpress.method import Method as Method
+    from interpress.pipeline.warn import FewExamplesWarning as FewExamplesWarning
+    from interpress.pipeline.warn import RuinedWarning as RuinedWarning
     from interpress.result import Result as Result
     from interpress.spaces.channel_space import ChannelSpace as ChannelSpace
     from interpress.spaces.spaces import Spaces as Spaces
@@ -44,10 +46,12 @@ _HOMES = {
     "DataError": "errors",
     "Interpolation": "linalg",
     "InterpressError": "errors",
+    "FewExamplesWarning": "pipeline.warn",
     "MemorizedWarning": "evaluation.memorized",
     "Method": "method",
     "OtherOutput": "evaluation.output_errors",
     "Result": "result",
+    "RuinedWarning": "pipeline.warn",
     "Spaces": "spaces.spaces",
     "StorageError": "errors",
     "SurgeryError": "errors",

@@ -15,6 +15,7 @@ from interpress.allocation.registry import ALLOCATIONS
 from interpress.calibration.study import Study
 from interpress.checks import is_whole
 from interpress.data.inputs import Forward
+from interpress.data.masks import Mask
 from interpress.errors import ArgumentError
 from interpress.evaluation.memorized import warn_if_memorized
 from interpress.evaluation.output_meaning import Output
@@ -111,6 +112,7 @@ class Analysis:
         *,
         forward: Forward | None = None,
         output: Output = None,
+        mask: Mask | None = None,
         memory: float = 1.0,
     ) -> Analysis:
         """Return a saved analysis of this very model.
@@ -122,8 +124,8 @@ class Analysis:
         The file knows which output decides, unless that was chosen by a function, which cannot be
         saved. Then pass the function again as `output=`.
         """
-        options = Options(forward=forward, output=output, memory=memory)
-        study, effects = load_analysis(path, model, data, forward, output)
+        options = Options(forward=forward, output=output, mask=mask, memory=memory)
+        study, effects = load_analysis(path, model, data, options)
         meaning = study.meaning
         options = replace(options, seed=study.seed, kind=meaning.kind, output=meaning.output)
         analysis = cls(study, options)

@@ -10,6 +10,7 @@ from torch import nn
 from interpress.allocation.problem import WidthLimits
 from interpress.analysis import Analysis
 from interpress.data.inputs import Forward
+from interpress.data.masks import Mask
 from interpress.evaluation.output_meaning import AUTO, Output
 from interpress.graph.model_state import untouched, unwrap
 from interpress.method import Method
@@ -27,6 +28,7 @@ def analyze(
     forward: Forward | None = None,
     kind: str = AUTO,
     output: Output = None,
+    mask: Mask | None = None,
     patches: bool = True,
     memory: float = 1.0,
     seed: int = 0,
@@ -34,11 +36,11 @@ def analyze(
 ) -> Analysis:
     """Run a model over unlabelled data once; the result answers any number of budgets.
 
-    `data`, `exclude`, `forward`, `kind`, `output`, `memory` and `seed` as for `compress`.
+    `data`, `exclude`, `forward`, `kind`, `output`, `mask`, `memory` and `seed` as for `compress`.
     `patches=False` skips what only the selection "patches" needs, which is most of the cost.
     """
     options = Options(
-        exclude=as_patterns(exclude), forward=forward, kind=kind, output=output,
+        exclude=as_patterns(exclude), forward=forward, kind=kind, output=output, mask=mask,
         patches=patches, memory=memory, seed=seed, progress=progress,
     )  # fmt: skip
     return _analyzed(model, data, options)
@@ -55,6 +57,7 @@ def compress(
     forward: Forward | None = None,
     kind: str = AUTO,
     output: Output = None,
+    mask: Mask | None = None,
     memory: float = 1.0,
     seed: int = 0,
     progress: bool | None = None,
@@ -80,6 +83,9 @@ def compress(
         kind: What the output means, if its shape does not tell; see `interpress.agreement`.
         output: Which output decides, if the model returns several tensors: a key or a path such as
             "heads.box", an index, or a function from the whole output to a tensor.
+        mask: Which positions of an example count, such as tokens that are not padding: a key of the
+            batch, or a function from a batch to a tensor (examples, positions). Without it, an
+            `attention_mask` and labels of -100 in the batch say so.
         memory: GiB that the refit may hold at once.
         seed: Draws the held-out examples; the same seed gives the same result.
         progress: Whether to show progress bars; None shows them on a terminal.
@@ -89,6 +95,7 @@ def compress(
         forward=forward,
         kind=kind,
         output=output,
+        mask=mask,
         memory=memory,
         seed=seed,
     ).asking(budget, method, WidthLimits(round_to, min_width), progress)

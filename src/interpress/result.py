@@ -82,7 +82,8 @@ class Result(Outcome):
             ratio = f"{self.latency:.2f}"
             table.add_row("measured run time, relative", "1.00", ratio, f"{self.latency:.1%}")
         if self.agreement is not None:
-            sentences = [f"on held-out examples: {self.agreement}", *self.agreement.notes]
+            sentences = [f"{self.judged_on}: {self.agreement}", *self.agreement.notes]
+            sentences += self.notes
             table.caption = escape("\n".join(sentences))
         return table
 

@@ -6,7 +6,7 @@ space is shrunk alone on a few examples. Only the operators after the space run 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, fx
@@ -33,15 +33,15 @@ def measure_effects(study: Study, orders: Orders, bars: Display) -> Effects:
     program = study.spaces.program
     executor = Executor(program)
     examples = study.few_examples(_EXAMPLES)
-    recorded = executor.record(examples)
-    reference = _outputs(program, recorded)
+    recorded = [executor.record(example) for example in examples]
+    reference = [_outputs(program, frame) for frame in recorded]
     effects: dict[str, list[tuple[int, float]]] = {}
     with bars.task("measuring spaces", len(orders)) as advance:
         for name, order in orders.items():
             effects[name] = []
             for width in _trial_widths(study.spaces[name]):
                 outputs = _rerun(study, executor, recorded, name, order, width)
-                distance = study.meaning.distance(reference, outputs, examples.mask)
+                distance = study.meaning.distance(reference, outputs, examples)
                 effects[name].append((width, distance))
             advance(1)
     return effects
@@ -53,9 +53,14 @@ def _trial_widths(space: ChannelSpace) -> list[int]:
 
 
 def _rerun(
-    study: Study, executor: Executor, recorded: Frame, name: str, order: ChannelOrder, width: int
-) -> list[Tensor]:
-    """Return the outputs with the taps of one space replaced by their interpolations."""
+    study: Study,
+    executor: Executor,
+    recorded: Sequence[Frame],
+    name: str,
+    order: ChannelOrder,
+    width: int,
+) -> list[list[Tensor]]:
+    """Return the outputs per batch with the taps of one space replaced by interpolations."""
     spaces = study.spaces
     kept = {name: order.kept(width)}
     cut = Cut(spaces, kept, study.interpolations(kept))
@@ -68,8 +73,8 @@ def _rerun(
             args, kwargs = with_operand(node, args, kwargs, site, replaced)
         return args, kwargs
 
-    changed = executor.rerun(recorded, sites, before)
-    return _outputs(spaces.program, changed)
+    changed = [executor.rerun(frame, sites, before) for frame in recorded]
+    return [_outputs(spaces.program, frame) for frame in changed]
 
 
 def _outputs(program: Program, frame: Frame) -> list[Tensor]:

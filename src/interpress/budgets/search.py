@@ -69,6 +69,10 @@ class Search:
             comparison = compare(self.study, plans, correct=self.method.correct)
         return Choice(comparison.best, plans[comparison.best].widths, comparison)
 
+    def usual_widths(self, fraction: float, resource: str) -> Widths:
+        """Return the widths of the usual allocation that keep this fraction of a resource."""
+        return self._widths_within(next(iter(self.problems)), fraction, resource)
+
     def _widths_within(self, allocation: str, fraction: float, resource: str) -> Widths:
         """Return the widths of one allocation; untrusted spaces shrink only if they must."""
         problem = self.problems[allocation]

@@ -65,7 +65,7 @@ def calibrate(
     examples = 0
     for number, example in enumerate(batches):
         size = batch_size(example)
-        collector.batch = BatchRows(size, examples, example.mask, seed, alone=expected == 1)
+        collector.batch = BatchRows(size, examples, example.masks, seed, alone=expected == 1)
         outputs = executor.run(example, before=collector.before, after=collector.after)
         check_not_nan(outputs, number)
         if number == 0:
@@ -114,7 +114,7 @@ class _Collector:
     def after(self, node: fx.Node, value: Any) -> None:
         """Add the variance of consumers' outputs, and channels before they are averaged."""
         for name, channel in self._outputs.get(node, ()):
-            self._variances[name].add(value, channel, self.batch.mask)
+            self._variances[name].add(value, channel, self.batch.masks)
         for source in self._pooled.get(node, ()):
             rows, in_second = source.rows(value, self.batch, self._rows_wanted(len(source.order)))
             self._rows[source.tap].add_local(rows, in_second)
@@ -122,14 +122,13 @@ class _Collector:
     def statistics(self, examples: int, top_classes: TopClasses | None) -> Statistics:
         """Return everything that was collected."""
         halves = {name: rows.halves() for name, rows in self._rows.items()}
-        factors = {name: half.factor for name, half in halves.items()}
         if self._patches:
             for tap in self._taps:
                 dense = self._consumers.get(tap.name)
                 if dense is not None and dense.groups == 1 and _patches_are_rows(tap, dense):
                     self._moments[tap.name] = PatchMoments.of_rows(halves[tap.name])
         variances = {name: variance.variance for name, variance in self._variances.items()}
-        return Statistics(factors, variances, self._moments, halves, examples, top_classes)
+        return Statistics(halves, variances, self._moments, examples, top_classes)
 
     def _rows_wanted(self, unknowns: int, usually: int | None = None) -> int:
         """Return how many rows of every example to take."""
@@ -161,7 +160,8 @@ class _Collector:
 def _principal_directions(X: Tensor, dense: DenseLayer) -> Tensor:
     """Return, per channel, the directions in which the patches of a batch are largest."""
     by_channel = X.reshape(len(X), dense.shape[1], -1)
-    vectors = torch.linalg.eigh(torch.einsum("rck,rcl->ckl", by_channel, by_channel)).eigenvectors
+    gram = torch.einsum("rck,rcl->ckl", by_channel, by_channel)
+    vectors = torch.linalg.eigh(gram.double().cpu()).eigenvectors.to(gram)
     return vectors[:, :, -(LARGEST_PATCH // dense.shape[1]) :]
 
 

@@ -12,12 +12,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from interpress.linalg.factor import RFactor
+from interpress.linalg.factor import RFactor, safe_cholesky
 
 RIDGES = (1e-3, 1e-2, 1e-1)
 """Ridges to choose from, relative to the mean diagonal."""
 LOCAL = (0.1, 1.0, 10.0)
 """Weights to choose from for the moments from before an average, scaled to the same size."""
+_MANY_ROWS = 8  # per column and half
 _NEARLY_NONE = 1e-9  # ridge that only makes a solution unique
 
 
@@ -56,6 +57,8 @@ class Halves:
 
     def select(self, columns: Tensor) -> Halves:
         """Return the same for some columns, in their order."""
+        if torch.equal(columns.cpu(), torch.arange(self.factor.n)):
+            return self
         index = columns.to(self.second.device)
         local = None if self.local is None else self.local[:, index][:, :, index]
         second, totals = self.second[index][:, index], self.totals[:, index]
@@ -75,14 +78,27 @@ class Halves:
     def for_kept(self, kept: Tensor, half: int | None = None) -> RFactor:
         """Return the moments to interpolate the other columns from the kept ones with.
 
-        They are those of all rows, or of one half if both have rows. The prior is added if the
-        interpolation is then better on rows that were not fitted. If the other columns depend
-        exactly on the kept ones, it is not.
+        They are those of all rows, or of one half if both have rows. The prior is left out if rows
+        are many, or if some columns depend on others and their interpolation is better without it.
         """
         half = half if self.both else None
-        if self.both and self.error(kept, Prior()) <= self.error(kept, self.prior):
+        if self.many or (self._is_singular and self._is_better_alone(kept)):
             return self.factor if half is None else self.with_prior(Prior(), half)
         return self.with_prior(self.prior, half)
+
+    @property
+    def many(self) -> bool:
+        """Whether there are so many rows that a prior makes no difference."""
+        return min(self.rows) >= _MANY_ROWS * self.factor.n
+
+    @cached_property
+    def _is_singular(self) -> bool:
+        """Whether some columns depend on others in one half, as they must if rows are few."""
+        return self.both and safe_cholesky(self.moments(0)) is None
+
+    def _is_better_alone(self, kept: Tensor) -> bool:
+        """Return whether one half interpolates the other better without the prior."""
+        return self._error(0, kept, Prior(), None) <= self._error(0, kept, self.prior, None)
 
     @cached_property
     def distrust(self) -> str | None:
@@ -93,7 +109,7 @@ class Halves:
         dropped = torch.arange(1, self.factor.n, 2, device=self.second.device)
         size = float(self.factor.G.diagonal()[dropped].sum()) / sum(self.rows)
         error = self.error(kept, self.prior)
-        if error < size or not len(dropped):
+        if error < size or size == 0:
             return None
         return (
             f"from {sum(self.rows)} rows, interpolated channels are wrong by {error / size:.0%} of "

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ class PatchMoments:
     """Subtracted from every row: the mean of the first batch, so that no digits cancel later."""
     basis: Tensor | None = None
     """(channels, kernel, parts) for large kernels: rows are projected onto this basis."""
+
     @classmethod
     def empty(cls, size: int, dtype: torch.dtype, device: torch.device) -> PatchMoments:
         """Return moments of no rows."""
@@ -82,14 +84,15 @@ class OutputVariance:
     total: Tensor | float = 0.0
     rows: int = 0
 
-    def add(self, value: Tensor, channel: int, mask: Tensor | None = None) -> None:
+    def add(self, value: Tensor, channel: int, masks: Sequence[Tensor] = ()) -> None:
         """Add a batch, or the first few of its images; `channel` is the channel dim.
 
-        Positions that do not count are left out, where the mask has one entry per position.
+        Positions that do not count are left out, where a mask has one entry per position.
         """
         few = (value if channel == -1 else value[:_EXAMPLES_PER_BATCH]).double()
-        if mask is not None and channel == -1 and value.shape[:-1] == mask.shape:
-            few = few[mask.to(few.device).bool()]
+        for mask in masks:
+            if channel == -1 and few.shape[:-1] == mask.shape:
+                few = few[mask.to(few.device).bool()]
         other_dims = [dim for dim in range(few.ndim) if dim != channel % few.ndim]
         self.total = self.total + few.sum(other_dims)
         self.square = self.square + few.square().sum(other_dims)
@@ -108,16 +111,22 @@ class OutputVariance:
 class Statistics:
     """Everything that one calibration pass measured."""
 
-    factors: Mapping[str, RFactor] = field(default_factory=dict)
-    """Per tap: `R.T @ R == Z.T @ Z` over sampled rows; columns of different groups orthogonal."""
+    halves: Mapping[str, Halves] = field(default_factory=dict)
+    """Per tap: moments of sampled rows in two halves of the examples."""
     output_variances: Mapping[str, float] = field(default_factory=dict)
     """Per tap with a dense consumer: variance of what the consumer's output becomes, per row."""
     moments: Mapping[str, PatchMoments] = field(default_factory=dict)
     """Per tap with a dense consumer that is small enough: moments of its patches."""
-    halves: Mapping[str, Halves] = field(default_factory=dict)
-    """Per tap: the same rows in two halves of the examples."""
     examples: int = 0
     top_classes: TopClasses | None = None
     """The classes the network predicts per example; None if it does not make one decision each."""
     data: str = ""
     """The fingerprint of the calibration data."""
+
+    @cached_property
+    def factors(self) -> dict[str, RFactor]:
+        """Per tap: `R.T @ R == Z.T @ Z` over all sampled rows.
+
+        Columns of different groups are orthogonal.
+        """
+        return {name: half.factor for name, half in self.halves.items()}

@@ -100,10 +100,18 @@ class Study:
         limit = examples_per_batch(self.spaces, data.device)
         return Evaluator(self.original, data, self.meaning, limit, part)
 
-    def few_examples(self, wanted: int) -> Example:
-        """Return at most `wanted` examples to fit, fewer if their activations are large."""
+    def few_examples(self, wanted: int) -> list[Example]:
+        """Return at most `wanted` examples to fit, fewer if their activations are large.
+
+        They are one batch, or several if examples differ in length.
+        """
         cost = self.spaces.cost()
         per_example = max(1, cost.activation_bytes // captured_examples(self.spaces))
         count = max(2, min(wanted, _MEMORY_FOR_FEW // per_example))
-        batches = list(self.require_data().batches("fit", limit=count))
-        return merge_batches([batch for batch in batches if can_merge(batches[0], batch)])
+        merged: list[list[Example]] = []
+        for batch in self.require_data().batches("fit", limit=count):
+            if merged and can_merge(merged[-1][0], batch):
+                merged[-1].append(batch)
+            else:
+                merged.append([batch])
+        return [merge_batches(batches) for batches in merged]

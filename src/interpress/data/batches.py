@@ -63,8 +63,8 @@ def merge_batches(examples: list[Example]) -> Example:
 
     leaves = [joined(*column) for column in zip(*(leaves for leaves, _ in trees), strict=True)]
     args, kwargs = pytree.tree_unflatten(leaves, trees[0][1])
-    masks = [example.mask for example in examples if example.mask is not None]
-    return Example(args, kwargs, torch.cat(masks) if masks else None)
+    masks = zip(*(example.masks for example in examples), strict=True)
+    return Example(args, kwargs, tuple(torch.cat(parts) for parts in masks), examples[0].free_dims)
 
 
 def can_merge(first: Example, second: Example) -> bool:
@@ -83,6 +83,6 @@ def _layout(example: Example) -> list[Any]:
         else leaf
         for leaf in [
             *pytree.tree_leaves((example.args, dict(example.kwargs))),
-            example.mask is not None,
+            *example.masks,
         ]
     ]

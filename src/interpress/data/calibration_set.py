@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, Literal
 
 import torch
@@ -19,6 +21,7 @@ from torch import Tensor, nn
 from interpress.checks import is_whole
 from interpress.data.batches import batch_size, can_merge, merge_batches, split_batch, take
 from interpress.data.inputs import Forward, as_example, record_inputs, without_cache
+from interpress.data.masks import Mask, check_mask, masks_of
 from interpress.data.sources import BATCH, count_examples, rereadable
 from interpress.errors import ArgumentError, DataError
 from interpress.graph.example import Example
@@ -31,6 +34,8 @@ HOLD_EVERY = 5
 _PERIOD = 1009
 """The random choice of held-out examples repeats after this many groups of five. It is prime, so
 that it does not fall in step with the batches."""
+_PEEKED = 8
+"""Batches whose shapes are compared, if the source is not a list."""
 _SAMPLED_VALUES = 512
 """Values of a batch that its fingerprint looks at."""
 _EMPTY = "the calibration data are empty; give some examples of the model's inputs"
@@ -40,15 +45,23 @@ class CalibrationSet:
     """Batches of inputs on the model's device and in its dtype, readable any number of times."""
 
     def __init__(
-        self, source: Any, model: nn.Module, *, forward: Forward | None = None, seed: int = 0
+        self,
+        source: Any,
+        model: nn.Module,
+        *,
+        forward: Forward | None = None,
+        mask: Mask | None = None,
+        seed: int = 0,
     ) -> None:
         if forward is not None and not callable(forward):
             raise ArgumentError(f"forward={forward!r}; give a function of the model and a batch")
+        check_mask(mask)
         if not is_whole(seed) or not 0 <= seed < 2**63:
             raise ArgumentError(f"seed={seed!r}; give a whole number from 0 to 2**63 - 1")
         self._source = rereadable(source, model)
         self._model = model
         self._forward = forward
+        self._mask = mask
         generator = torch.Generator().manual_seed(seed)
         self._held = torch.randint(HOLD_EVERY, (_PERIOD,), generator=generator).tolist()
         self._fingerprints: dict[int, tuple[Any, ...]] = {}
@@ -123,9 +136,24 @@ class CalibrationSet:
         return False
 
     def first(self) -> Example:
-        """Return up to four examples, to capture the model with."""
-        example = next(iter(self.batches()))
-        return take(example, torch.arange(min(batch_size(example), 4)))
+        """Return up to four examples, to capture the model with; the longest, if lengths differ."""
+        free: set[int] = set()
+        longest: Example | None = None
+        first: list[torch.Size] = []
+        for example in self.batches() if isinstance(self._source, list) else self._peeked():
+            shapes = [tensor.shape for tensor in example.tensors()]
+            first = first or shapes
+            for one, other in zip(first, shapes, strict=False):
+                pairs = enumerate(zip(one[1:], other[1:], strict=False), 1)
+                free |= {dim for dim, (a, b) in pairs if a != b}
+            if longest is None or _size(example) > _size(longest):
+                longest = take(example, torch.arange(min(batch_size(example), 4)))
+        assert longest is not None
+        return replace(longest, free_dims=frozenset(free))
+
+    def _peeked(self) -> Iterator[Example]:
+        """Yield the first batches."""
+        return islice(self.batches(), _PEEKED)
 
     def raw(self) -> Iterator[Any]:
         """Yield the batches as the user gave them."""
@@ -137,7 +165,8 @@ class CalibrationSet:
             example = record_inputs(self._model, self._forward, raw)
         else:
             example = without_cache(as_example(raw, self._model, number), self._model)
-        return example.map(self._to_model)
+        masks = masks_of(raw, self._mask, batch_size(example), number)
+        return replace(example.map(self._to_model), masks=masks)
 
     def batch_count(self) -> int | None:
         """Return how many batches there are, if that is known without reading them."""
@@ -210,3 +239,8 @@ class CalibrationSet:
     def _to_model(self, tensor: Tensor) -> Tensor:
         dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
         return tensor.detach().to(self.device, dtype)
+
+
+def _size(example: Example) -> int:
+    """Return the number of input values per example."""
+    return sum(tensor.numel() for tensor in example.tensors()) // batch_size(example)

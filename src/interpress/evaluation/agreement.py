@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from interpress.data.batches import batch_size
 from interpress.data.calibration_set import CalibrationSet
 from interpress.data.inputs import LABELS, Forward, required_inputs
+from interpress.data.masks import Mask
 from interpress.errors import DataError
 from interpress.evaluation.output_meaning import AUTO, Output, OutputMeaning, find_meaning
 from interpress.evaluation.outputs import flatten_output
@@ -30,6 +31,7 @@ def agreement(
     forward: Forward | None = None,
     kind: str = AUTO,
     output: Output = None,
+    mask: Mask | None = None,
     progress: bool | None = None,
 ) -> Agreement:
     """Compare what two networks decide on the same data.
@@ -44,12 +46,14 @@ def agreement(
     in `others` (1 is what predicting the mean gives). `output=` says which one decides: a key or a
     path such as "heads.box", an index, or a function from the whole output to a tensor. Without it,
     an output called `logits` decides, or else the scores with the most classes.
+
+    Positions that a mask excludes are not compared; `mask` as for `compress`.
     """
     networks = unwrap(first), unwrap(second)
     for network in networks:
         check_has_values(network)
     sources = (
-        CalibrationSet(data, networks[0], forward=forward),
+        CalibrationSet(data, networks[0], forward=forward, mask=mask),
         CalibrationSet((), networks[1], forward=forward),
     )
     all_labels = None if labels is None else torch.as_tensor(labels)
@@ -73,7 +77,9 @@ def agreement(
                 outputs_of(network, example, tally.meaning)
                 for network, example in zip(networks, examples, strict=True)
             ]
-            tally.add(outputs[0], outputs[1], batch_labels, examples[0].mask)
+            deciding = tally.meaning.rule.decisions(tally.meaning.pick(outputs[0]))
+            mask_here = examples[0].mask_for(deciding)
+            tally.add(outputs[0], outputs[1], batch_labels, mask_here)
             advance(size)
     if tally is None:
         raise DataError("there are no data to compare on; give some examples")

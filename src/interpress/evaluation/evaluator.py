@@ -31,13 +31,14 @@ class Evaluator:
         rule = self.meaning.rule
         for example in self.data.gathered(self.part, self.examples_per_batch):
             reference = outputs_of(self.original, example, self.meaning)
+            deciding = self.meaning.pick(reference)
+            mask = example.mask_for(rule.decisions(deciding))
             for tally, network in zip(tallies, networks, strict=True):
                 outputs = outputs_of(network, example, self.meaning)
-                tally.add(reference, outputs, mask=example.mask)
-            deciding = self.meaning.pick(reference)
+                tally.add(reference, outputs, mask=mask)
             confidence = rule.confidence(deciding)
             if confidence is not None:
-                counted = rule.counted(deciding, example.mask)
+                counted = rule.counted(deciding, mask)
                 confidence = confidence if counted is None else confidence[counted]
                 doubt += float((1 - confidence).sum())
                 decisions += confidence.numel()

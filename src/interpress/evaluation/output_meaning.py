@@ -67,20 +67,40 @@ class OutputMeaning:
         yield from sorted(named, key=lambda pair: natural_order(pair[0]))
 
     def distance(
-        self, first: Sequence[Tensor], second: Sequence[Tensor], mask: Tensor | None = None
+        self,
+        first: Sequence[Sequence[Tensor]],
+        second: Sequence[Sequence[Tensor]],
+        examples: Sequence[Example],
     ) -> float:
         """Return the mean over outputs of the squared difference relative to the spread.
 
-        Only floating-point outputs with one entry per example are taken, besides the deciding one.
+        `first` and `second` hold all outputs per batch. Only floating-point outputs with one entry
+        per example are taken, besides the deciding one.
         """
-        a, b = self.pick(first), self.pick(second)
-        distances = [self.rule.distance(a, b, mask)]
-        for (name, x), (_, y) in zip(self.others(first), self.others(second), strict=True):
-            if x.is_floating_point() and x.ndim and len(x) == len(a):
-                tally = OtherTally(name)
-                tally.add(x, y, mask)
-                distances.append(tally.result().loss ** 2)
+        tallies: dict[str, OtherTally] = {}
+        deciding = []
+        for one, other, example in zip(first, second, examples, strict=True):
+            a, b = self.pick(one), self.pick(other)
+            deciding.append((a, b, example.mask_for(self.rule.decisions(a))))
+            for (name, x), (_, y) in zip(self.others(one), self.others(other), strict=True):
+                if x.is_floating_point() and x.ndim and len(x) == len(a):
+                    tally = tallies.setdefault(name, OtherTally(name))
+                    tally.add(x, y, example.mask_for(x))
+        distances = [self._deciding_distance(deciding)]
+        distances += [tally.result().loss ** 2 for tally in tallies.values()]
         return sum(distances) / len(distances)
+
+    def _deciding_distance(self, batches: Sequence[tuple[Tensor, Tensor, Tensor | None]]) -> float:
+        """Return the distance of the deciding output; several batches are joined row by row."""
+        if len(batches) == 1:
+            return self.rule.distance(*batches[0])
+        rows: tuple[list[Tensor], list[Tensor]] = ([], [])
+        for a, b, mask in batches:
+            decisions = self.rule.decisions(a)
+            counts = torch.ones(decisions.shape[:2]) if mask is None else mask
+            for part, output in zip(rows, (a, b), strict=True):
+                part.append(self.rule.rows(output.cpu(), counts))
+        return self.rule.distance(torch.cat(rows[0]), torch.cat(rows[1]))
 
 
 def check_kind(kind: str) -> str:

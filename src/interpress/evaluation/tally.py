@@ -73,6 +73,8 @@ class Agreement:
     distance: float | None = field(default=None, repr=False)
     """Mean over examples of sqrt(KL). With about 200 examples the mean KL is dominated by a few
     outliers; this is not. None if there are no scores."""
+    distances: tuple[float, ...] = field(default=(), repr=False, compare=False)
+    """sqrt(KL) of every example, in order."""
     confidence: float | None = field(default=None, repr=False)
     """Mean confidence of the first network in its decisions, where it was measured."""
     output: str = ""
@@ -122,7 +124,7 @@ class Tally:
         self._agreed = 0.0  # summed over examples: the fraction of their decisions that agree
         self._decisions = 0
         self._divergence = 0.0
-        self._root_divergence = 0.0
+        self._distances: list[float] = []  # per example that counts
         self._error = RelativeError()
         self._others: dict[str, OtherTally] = {}
         self._by_label: dict[int, list[int]] = {}  # count, agreeing, first right, second right
@@ -170,7 +172,7 @@ class Tally:
         if rule.decides:
             divergences = rule.divergences(first, second, counted)
             self._divergence += float(divergences.sum())
-            self._root_divergence += float(divergences.sqrt().sum())
+            self._distances += divergences.sqrt().tolist()
             self._add_decisions(rule.decisions(first), rule.decisions(second), labels, counted)
         elif counted is None or mask is None:
             self._error.add(first, second)
@@ -222,7 +224,8 @@ class Tally:
             accuracy=(right[0], right[1]) if labelled else None,
             per_class=tuple(_class_row(label, table[label], labelled) for label in sorted(table)),
             flips=tuple(self._flips),
-            distance=self._root_divergence / self.examples if rule.has_scores else None,
+            distance=sum(self._distances) / self.examples if rule.has_scores else None,
+            distances=tuple(self._distances) if rule.has_scores else (),
             output=self.meaning.name,
             others=others,
         )

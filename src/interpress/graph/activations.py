@@ -77,7 +77,6 @@ def _bounds(name: str, arguments: tuple[object, ...]) -> tuple[float, float]:
     default = (-1.0, 1.0) if name == "aten.hardtanh" else (None, None)
     low, high = [*arguments, *default[len(arguments) :]][:2]
     return (
-        -math.inf if low is None else float(low),  # type: ignore[arg-type]
-        math.inf if high is None else float(high),  # type: ignore[arg-type]
+        -math.inf if low is None else float(low),
+        math.inf if high is None else float(high),
     )
-

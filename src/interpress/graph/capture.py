@@ -34,7 +34,8 @@ def capture(model: nn.Module, example: Any) -> Program:
     """Return the program that `model` runs on `example` in evaluation mode.
 
     `example` is a tensor, a tuple of positional inputs, or a mapping of keyword inputs. The program
-    accepts other batch sizes (the first dim of every input) if the model does. The model's modes,
+    accepts other batch sizes (the first dim of every input) if the model does, and other sizes of
+    the dims that the example says are free. The model's modes,
     hooks, parameters and buffers are not changed.
     """
     network = unwrap(model)
@@ -144,15 +145,16 @@ def register_outputs(output: Any) -> None:
 
 
 def _dynamic_shapes(model: nn.Module, example: Example) -> Any:
-    """Return the `dynamic_shapes` that let the first dim of every input vary."""
+    """Return the `dynamic_shapes` that let the first dim of every input and the free dims vary."""
 
-    def first_dim(leaf: Any) -> Any:
-        return (
-            {0: Dim.AUTO} if isinstance(leaf, Tensor) and leaf.ndim and leaf.shape[0] > 1 else None
-        )
+    def open_dims(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or not leaf.ndim or leaf.shape[0] <= 1:
+            return None
+        free = [dim for dim in example.free_dims if dim < leaf.ndim and leaf.shape[dim] > 1]
+        return dict.fromkeys([0, *free], Dim.AUTO)
 
     bound = inspect.signature(model.forward).bind(*example.args, **example.kwargs)
-    return {name: pytree.tree_map(first_dim, value) for name, value in bound.arguments.items()}
+    return {name: pytree.tree_map(open_dims, value) for name, value in bound.arguments.items()}
 
 
 def _first_line(problem: BaseException) -> str:

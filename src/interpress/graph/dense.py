@@ -53,7 +53,7 @@ class DenseLayer:
         if not self.spatial:
             return batch.sample(operand.numel() // operand.shape[-1], per_example)
         available = math.prod(self.output_sizes(operand.shape[2:]))
-        return BatchRows(1, batch.first, None, batch.seed).sample(available, per_example)
+        return BatchRows(1, batch.first, (), batch.seed).sample(available, per_example)
 
     def halves(self, operand: Tensor, at: Tensor | None, batch: BatchRows) -> Tensor:
         """Return, per row of `inputs`, whether its example is in the second half."""
@@ -66,7 +66,7 @@ class DenseLayer:
 
     def counting(self, operand: Tensor, at: Tensor | None, batch: BatchRows) -> Tensor | None:
         """Return, per row of `inputs`, whether the mask counts it; None if all rows count."""
-        if not self.spatial or batch.mask is None:  # rows of a linear layer are sampled to count
+        if not self.spatial or not batch.masks:  # rows of a linear layer are sampled to count
             return None
         available = math.prod(self.output_sizes(operand.shape[2:]))
         counts = batch.counting(len(operand) * available)

@@ -18,9 +18,11 @@ class Example:
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    mask: Tensor | None = None
-    """(examples, positions...): which positions count, such as the tokens that are not padding.
-    None if all count. It is not passed to the model."""
+    masks: tuple[Tensor, ...] = ()
+    """Each (examples, positions...): which positions count, such as the tokens that are not
+    padding. All count where no mask has the shape. They are not passed to the model."""
+    free_dims: frozenset[int] = frozenset()
+    """Dims, besides the first one, whose size differs between batches, such as the length."""
 
     @classmethod
     def of(cls, example: Any) -> Example:
@@ -47,12 +49,17 @@ class Example:
         ]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Example:
-        """Return the same inputs with `change` applied to every tensor, the mask included."""
+        """Return the same inputs with `change` applied to every tensor, the masks included."""
         args, kwargs = pytree.tree_map(
             lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf,
             (self.args, dict(self.kwargs)),
         )
-        return Example(args, kwargs, None if self.mask is None else change(self.mask))
+        return Example(args, kwargs, tuple(map(change, self.masks)), self.free_dims)
+
+    def mask_for(self, output: Tensor) -> Tensor | None:
+        """Return the mask that has the shape of an output's first dims; None if there is none."""
+        fitting = (mask for mask in self.masks if mask.shape == output.shape[: mask.ndim])
+        return next(fitting, None)
 
     def call(self, model: nn.Module) -> Any:
         """Return the model's output on these inputs."""

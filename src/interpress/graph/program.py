@@ -56,6 +56,18 @@ class Program:
             queue += fresh
         return tuple(scores)
 
+    @cached_property
+    def batch_symbols(self) -> frozenset[Any]:
+        """The symbols that stand for the batch size: those of the inputs' first dims."""
+        symbols: set[Any] = set()
+        for node in self.nodes:
+            value = node.meta.get("val")
+            is_input = node.op == "placeholder" and captured_name(node) in self.inputs
+            if is_input and isinstance(value, Tensor) and value.ndim:
+                first: Any = value.shape[0]
+                symbols |= set() if fixed_size(first) else first.node.expr.free_symbols
+        return frozenset(symbols)
+
     @property
     def decides(self) -> bool:
         """Whether some output is a tensor of integers or booleans."""
@@ -220,6 +232,17 @@ def fixed_size(size: Any) -> int | None:
     if isinstance(size, int):
         return size
     return size.node.maybe_as_int()
+
+
+def depends_on(size: Any, symbols: frozenset[Any]) -> bool:
+    """Return whether a size that torch.export left open depends on one of these symbols."""
+    return fixed_size(size) is None and bool(size.node.expr.free_symbols & symbols)
+
+
+def usual_size(size: Any) -> int:
+    """Return a captured size as a number; where it was left open, that of the example."""
+    fixed = fixed_size(size)
+    return int(size.node.hint or 1) if fixed is None else fixed
 
 
 def captured_name(node: fx.Node) -> str:

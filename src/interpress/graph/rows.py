@@ -23,8 +23,8 @@ class BatchRows:
     examples: int
     first: int = 0
     """The number of its first example in the calibration set."""
-    mask: Tensor | None = None
-    """(examples, positions...) which positions count; None if all do."""
+    masks: tuple[Tensor, ...] = ()
+    """Each (examples, positions...): which positions count."""
     seed: int = 0
     alone: bool = False
     """Whether there is only this one example in all, so that halves are halves of it."""
@@ -51,7 +51,7 @@ class BatchRows:
         strata = ((slot + offset) * (available / per_example)).long()
         taken = torch.where(available <= per_example, slot.long(), strata)
         valid = taken < available
-        order = torch.argsort((~counts).int(), 1, stable=True)  # positions that count come first
+        order = torch.argsort((~counts).int(), dim=1, stable=True)
         at = order.gather(1, taken.clamp(max=length - 1))
         return (at + length * torch.arange(examples)[:, None])[valid]
 
@@ -77,6 +77,7 @@ class BatchRows:
 
     def _counting(self, rows: int) -> Tensor | None:
         """Return (examples, positions) which rows count, where rows are positions of the mask."""
-        if self.mask is None or self.mask.numel() != rows or len(self.mask) != self.examples:
-            return None
-        return self.mask.reshape(self.examples, -1).bool().cpu()
+        for mask in self.masks:
+            if mask.numel() == rows and len(mask) == self.examples:
+                return mask.reshape(self.examples, -1).bool().cpu()
+        return None

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
 
 from interpress.allocation.plan import Plan
 from interpress.calibration.study import Study
+from interpress.data.calibration_set import Part
 from interpress.evaluation.tally import Agreement
 from interpress.network.loss import held_out_loss
 from interpress.surgery.cut import Cut
@@ -15,6 +19,11 @@ from interpress.surgery.weights import shrunk_copy
 ENOUGH_HELD_OUT = 32
 """Held-out examples from which they alone decide. With fewer, the examples to fit are cut into two
 halves, and what is interpolated from one half is judged on the other."""
+CLEARLY_LESS = 0.75
+"""Another allocation is preferred to the usual one if its loss is at most this fraction of it. The
+refit lowers these losses several times, and not equally, so small differences say little."""
+_SIGNIFICANT = 2.0  # standard errors of the mean difference over examples
+_FEWEST_FOR_ERROR = 5  # examples: fewer give no standard error worth the name
 
 
 @dataclass(frozen=True)
@@ -23,40 +32,69 @@ class Comparison:
 
     best: str
     losses: Mapping[str, float]
-    """Of networks that are not refitted; smaller is better."""
+    """Of networks that are not refitted; smaller is better. The first is the usual one."""
 
     def __str__(self) -> str:
         others = sorted((loss, name) for name, loss in self.losses.items() if name != self.best)
-        listed = ", ".join(f"{name} {loss:.4g}" for loss, name in others)
-        return f"{self.best} (loss {self.losses[self.best]:.4g}; {listed})"
+        listed = ", ".join(f"{name} {loss:.3g}" for loss, name in others)
+        return f"{self.best}, loss {self.losses[self.best]:.3g} before the refit ({listed})"
+
+
+class _Judged(NamedTuple):
+    """The loss of a network, and that of every example where it is known."""
+
+    loss: float
+    examples: tuple[float, ...]
 
 
 def compare(study: Study, plans: Mapping[str, Plan], *, correct: bool) -> Comparison:
-    """Return which plan loses least. Equal plans are built once; the first of them wins."""
+    """Return which plan to build: the first one, unless another clearly loses less.
+
+    Equal plans are built once.
+    """
     distinct: dict[str, Plan] = {}
     for name, plan in plans.items():
         if all(dict(plan.widths) != dict(other.widths) for other in distinct.values()):
             distinct[name] = plan
-    losses = _losses(study, distinct, correct)
-    return Comparison(min(losses, key=lambda name: losses[name]), losses)
+    judged = _judge(study, distinct, correct) if len(distinct) > 1 else {}
+    best = usual = next(iter(distinct))
+    for name in judged:
+        is_clear = _is_clearly_less(judged[name], judged[usual])
+        if is_clear and judged[name].loss < judged[best].loss:
+            best = name
+    return Comparison(best, {name: one.loss for name, one in judged.items()} or {best: 0.0})
 
 
-def _losses(study: Study, plans: Mapping[str, Plan], correct: bool) -> dict[str, float]:
+def _is_clearly_less(other: _Judged, usual: _Judged) -> bool:
+    """Return whether a loss is clearly below the usual one, and not by chance."""
+    if not other.loss <= CLEARLY_LESS * usual.loss:
+        return False
+    differences = torch.tensor(usual.examples, dtype=torch.float64) - torch.tensor(
+        other.examples, dtype=torch.float64
+    )
+    if len(differences) < _FEWEST_FOR_ERROR:
+        return True
+    error = float(differences.std()) / len(differences) ** 0.5
+    return float(differences.mean()) >= _SIGNIFICANT * error
+
+
+def _judge(study: Study, plans: Mapping[str, Plan], correct: bool) -> dict[str, _Judged]:
+    """Return the losses of all plans on examples that they were not interpolated from."""
     if study.held_examples >= ENOUGH_HELD_OUT:
-        agreements = _judged(study, plans, correct, None)
-        return {name: held_out_loss(agreement) for name, agreement in agreements.items()}
-    halves = [_judged(study, plans, correct, half) for half in _halves(study)]
+        parts = [_agreements(study, plans, correct, None)]
+    else:
+        halves = (0, 1) if study.fit_examples > 1 else (0,)
+        parts = [_agreements(study, plans, correct, half) for half in halves]
     return {
-        name: sum(held_out_loss(half[name]) for half in halves) / len(halves) for name in plans
+        name: _Judged(
+            sum(held_out_loss(part[name]) for part in parts) / len(parts),
+            tuple(distance for part in parts for distance in part[name].distances),
+        )
+        for name in plans
     }
 
 
-def _halves(study: Study) -> tuple[int, ...]:
-    """Return the halves to fit: both, or the only one if there is a single example."""
-    return (0, 1) if study.fit_examples > 1 else (0,)
-
-
-def _judged(
+def _agreements(
     study: Study, plans: Mapping[str, Plan], correct: bool, half: int | None
 ) -> dict[str, Agreement]:
     """Return the agreement of every plan's network, interpolated from all examples or one half."""
@@ -67,6 +105,6 @@ def _judged(
     if half is None:
         evaluator = study.evaluator()
     else:
-        part = "all" if study.fit_examples == 1 else "first" if half else "second"
-        evaluator = study.evaluator(part)
+        part: Part = "first" if half else "second"
+        evaluator = study.evaluator("all" if study.fit_examples == 1 else part)
     return dict(zip(plans, evaluator.agreements(*networks), strict=True))

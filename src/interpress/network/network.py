@@ -30,5 +30,7 @@ class Network:
     """Whether `model` has the refitted weights."""
     comparison: Comparison | None = None
     """The allocations that were compared, if several were."""
+    warnings: tuple[str, ...] = ()
+    """What the user was warned about."""
     latency: float | None = None
     """Measured run time relative to the original, if that was the budget."""

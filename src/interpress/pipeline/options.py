@@ -10,6 +10,7 @@ from interpress.allocation.problem import WidthLimits
 from interpress.budgets.budget import Budget
 from interpress.checks import is_number
 from interpress.data.inputs import Forward
+from interpress.data.masks import Mask, check_mask
 from interpress.errors import ArgumentError
 from interpress.evaluation.output_meaning import AUTO, Output, check_kind, check_output
 from interpress.method import METHODS, Method, as_method
@@ -31,6 +32,8 @@ class Options:
     kind: str = AUTO
     output: Output = None
     """Which output decides, if the model returns several tensors."""
+    mask: Mask | None = None
+    """Which positions of an example count, if the batches do not tell."""
     patches: bool = True
     """Whether calibration measures what the selection "patches" needs."""
     memory: float = 1.0
@@ -41,6 +44,7 @@ class Options:
     def __post_init__(self) -> None:
         check_kind(self.kind)
         check_output(self.output)
+        check_mask(self.mask)
         if not is_number(self.memory) or not 0 < self.memory < math.inf:
             raise ArgumentError(
                 f"memory={self.memory!r}; give the GiB that the refit may hold, such as 1.0"

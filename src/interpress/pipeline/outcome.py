@@ -115,6 +115,27 @@ class Outcome:
         """Measured run time relative to the original, if that was the budget."""
         return self.network.latency
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is worth knowing about how this network was made, as sentences."""
+        notes = list(self.network.warnings)
+        if self.network.comparison is not None:
+            notes.append(f"Allocation: {self.network.comparison}.")
+        untrusted = [name for name in self.orders.untrusted if name not in self.network.plan.kept]
+        if untrusted:
+            notes.append(
+                f"Left whole, because the examples say too little about them: "
+                f"{', '.join(untrusted)} ({self.orders.untrusted[untrusted[0]]})."
+            )
+        return tuple(notes)
+
+    @property
+    def judged_on(self) -> str:
+        """The examples that `agreement` is measured on."""
+        if self.study.data is None or self.study.data.holds_out:
+            return "on held-out examples"
+        return "on the examples that were fitted, which are too few to hold any out"
+
     @cached_property
     def before(self) -> Cost:
         """What the original costs, per example."""

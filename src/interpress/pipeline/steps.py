@@ -21,6 +21,7 @@ from interpress.graph.capture import check_model
 from interpress.network.network import Network
 from interpress.pipeline.literal import literal_iterative_id
 from interpress.pipeline.options import Options
+from interpress.pipeline.warn import warn_about
 from interpress.progress import Display
 from interpress.selection.orders import Orders
 from interpress.selection.profile import is_measurable
@@ -32,7 +33,9 @@ _UNMEASURABLE = "its channels are read in unequal pieces, which calibration cann
 def read_data(model: nn.Module, data: Any, options: Options) -> CalibrationSet:
     """Return the calibration set, after checking the model, and that the data can be reread."""
     check_model(model)
-    calibration = CalibrationSet(data, model, forward=options.forward, seed=options.seed)
+    calibration = CalibrationSet(
+        data, model, forward=options.forward, mask=options.mask, seed=options.seed
+    )
     calibration.check_stable()
     return calibration
 
@@ -112,11 +115,16 @@ def solve(
 ) -> Network:
     """Return the network that meets the budget."""
     assert options.budget is not None
-    problems = {
-        name: state_problem(study, orders, effects, options, allocation=name)
-        for name in options.method.candidates
-    }
+    problems: dict[str, Problem] = {}
+    for name in options.method.candidates:
+        losses = ALLOCATIONS[name].losses
+        same = [problems[other] for other in problems if ALLOCATIONS[other].losses is losses]
+        problems[name] = (
+            same[0] if same else state_problem(study, orders, effects, options, allocation=name)
+        )
     search = Search(study, problems, options.method, options.memory, bars)
     if options.method.recompute:
-        return literal_iterative_id(study, search.problem, options.budget.value, bars)
-    return options.budget.rule.solve(search, options.budget.value)
+        network = literal_iterative_id(study, search.problem, options.budget.value, bars)
+    else:
+        network = options.budget.rule.solve(search, options.budget.value)
+    return replace(network, warnings=warn_about(search, network))

@@ -24,7 +24,7 @@ from interpress.graph.dense import CONVOLUTIONS, dense_layer_of
 from interpress.graph.example import Example
 from interpress.graph.executor import Executor
 from interpress.graph.model_state import output_tensors
-from interpress.graph.program import Program, family, fixed_size
+from interpress.graph.program import Program, family, usual_size
 from interpress.refit.layer_pair import stretches
 from interpress.refit.side_by_side import SideBySide
 from interpress.surgery.cut import Cut
@@ -76,7 +76,7 @@ def examples_needed(program: Program) -> int:
         dense = dense_layer_of(program, node, parameters)
         if dense is not None:
             shape = node.meta["val"].shape
-            sizes = [fixed_size(n) or 1 for n in (shape[2:] if dense.spatial else shape[1:-1])]
+            sizes = [usual_size(n) for n in (shape[2:] if dense.spatial else shape[1:-1])]
             rows = min(math.prod(sizes), _ROWS_PER_EXAMPLE)
             needed = max(needed, -(-_ROWS_PER_UNKNOWN * dense.unknowns // rows))
     return needed

@@ -137,10 +137,10 @@ class Regression:
         step = self.loss.step(z[:, rows], rows)
         own = self._own(z, rows)
         shifts = self.centre is not None
-        gain, own_mean = self.scale.new_zeros(self.scale.shape), 0.0
+        gain, own_mean = self.scale.new_zeros(self.scale.shape), self.scale.new_zeros(1)
         mean = self._mean(step, rows) if shifts else self.scale.new_zeros(1)
         if gains:
-            own_mean = self._mean(own, rows) if shifts else self.scale.new_zeros(1)
+            own_mean = self._mean(own, rows) if shifts else own_mean
             centred = own - own_mean
             variance = self._mean(centred.square(), rows)
             gain = self._mean(centred * step, rows) / variance.clamp(min=1e-30)

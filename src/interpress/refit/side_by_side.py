@@ -87,7 +87,7 @@ class SideBySide:
         self._weights = None if sample_weights is None else sample_weights.split(sizes)
         starts = [sum(sizes[:batch]) for batch in range(len(sizes))]
         self._batches = [
-            BatchRows(size, start, example.mask, seed)
+            BatchRows(size, start, example.masks, seed)
             for size, start, example in zip(sizes, starts, examples, strict=True)
         ]
         self._examples = sum(sizes)
@@ -179,9 +179,10 @@ class SideBySide:
         if small.summand is None or small.summand not in self._small_frames[0].values:
             return None
         shape, output = full_values[full.summand].shape, node.meta["val"].shape
-        same_shape = len(shape) == len(output) and list(shape[1:]) == [
-            fixed_size(size) for size in output[1:]
-        ]
+        captured = [fixed_size(size) for size in output]
+        same_shape = len(shape) == len(output) and all(
+            size in (None, actual) for size, actual in zip(captured[1:], shape[1:], strict=True)
+        )
         return (full.summand, small.summand) if same_shape else None
 
     def _sample(self, layer: LayerPair, batch: int) -> _Sample:

@@ -31,11 +31,12 @@ _MOST_THUMBNAILS = 24
 
 def content_of(outcome: Outcome, evaluation: Any = None) -> dict[str, Any]:
     """Return what was asked, what came out, the evidence, and how it was made."""
-    measured, where = outcome.agreement, "held-out calibration data"
+    measured, where = outcome.agreement, outcome.judged_on.removeprefix("on ")
     if evaluation is not None:
         meaning = outcome.study.meaning
         measured = agreement(
             outcome.original, outcome.model, evaluation,
+            forward=outcome.options.forward, mask=outcome.options.mask,
             kind=meaning.kind, output=meaning.output, progress=False,
         )  # fmt: skip
         where = "evaluation data"
@@ -43,7 +44,9 @@ def content_of(outcome: Outcome, evaluation: Any = None) -> dict[str, Any]:
         "asked": str(outcome.budget),
         "method": {"name": outcome.method.name, **asdict(outcome.method)},
         "headline": _headline(outcome),
-        "agreement": None if measured is None else _agreement(measured, where),
+        "agreement": None
+        if measured is None
+        else _agreement(measured, where, (*measured.notes, *outcome.notes)),
         "flips": [] if measured is None else _flips(outcome, measured, evaluation),
         "spaces": [
             {
@@ -77,7 +80,7 @@ def _headline(outcome: Outcome) -> list[dict[str, Any]]:
     return rows
 
 
-def _agreement(measured: Agreement, where: str) -> dict[str, Any]:
+def _agreement(measured: Agreement, where: str, notes: tuple[str, ...]) -> dict[str, Any]:
     return {
         "where": where,
         "share": measured.agreement,
@@ -90,7 +93,7 @@ def _agreement(measured: Agreement, where: str) -> dict[str, Any]:
         "output": measured.output,
         "others": [output.record() for output in measured.others],
         "text": str(measured),
-        "notes": measured.notes,
+        "notes": notes,
         "classes": [asdict(row) for row in measured.per_class],
         "flipped": len(measured.flips),
     }

@@ -48,7 +48,7 @@ def html_tables(outcome: Outcome) -> str:
     )
     agreement, evidence = outcome.agreement, ""
     if agreement is not None:
-        sentences = [f"on held-out examples: {agreement}", *agreement.notes]
+        sentences = [f"{outcome.judged_on}: {agreement}", *agreement.notes, *outcome.notes]
         evidence = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
     title = html.escape(f"{outcome.method}, asked for {outcome.budget}")
     folded = f"<details><summary>{len(outcome.plan)} spaces</summary>{spaces}</details>"

@@ -12,6 +12,7 @@ from torch import Tensor, fx
 
 from interpress.calibration.consumers import dense_consumers, shrinkable_taps
 from interpress.calibration.study import Study
+from interpress.data.batches import batch_size
 from interpress.errors import ArgumentError
 from interpress.graph.dense import DenseLayer
 from interpress.graph.executor import Executor
@@ -92,7 +93,8 @@ class Activations:
                 self._operands[tap.name] = operand.clone()
             return args, kwargs
 
-        Executor(self._study.spaces.program).run(self._study.few_examples(_EXAMPLES), before=before)
+        example = max(self._study.few_examples(_EXAMPLES), key=batch_size)
+        Executor(self._study.spaces.program).run(example, before=before)
 
 
 def no_activations(tap: str) -> ArgumentError:

@@ -9,7 +9,7 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from interpress.graph.executor import Executor
-from interpress.graph.program import Program, captured_name, fixed_size
+from interpress.graph.program import Program, captured_name, depends_on
 from interpress.labels.labelling import tidy
 from interpress.labels.trace import Op, Trace, Value, is_value
 from interpress.ops.registry import apply_rule
@@ -48,7 +48,7 @@ def _label_placeholder(
     if name is None:
         value = _without_labels(tensor)
         if isinstance(value, Value):
-            (value.varying,) = _varying_dims(node, 1)
+            (value.varying,) = _varying_dims(trace.program, node, 1)
         return value
     if name not in trace.weights:
         shape = tuple(parameters[name].shape)
@@ -71,7 +71,7 @@ def _label_operator(trace: Trace, node: fx.Node, result: Any, values: dict[fx.No
         return sequence[index]
     trace.ops.append(op)
     labellings_by_output = apply_rule(op, tensors)
-    varying = _varying_dims(node, len(tensors))
+    varying = _varying_dims(trace.program, node, len(tensors))
     op.outputs = [
         Value(tuple(t.shape), tidy(labellings), op=op, itemsize=t.element_size(), varying=dims)
         for t, labellings, dims in zip(tensors, labellings_by_output, varying, strict=True)
@@ -80,13 +80,14 @@ def _label_operator(trace: Trace, node: fx.Node, result: Any, values: dict[fx.No
     return pytree.tree_map(lambda leaf: next(outputs) if isinstance(leaf, Tensor) else leaf, result)
 
 
-def _varying_dims(node: fx.Node, count: int) -> list[frozenset[int]]:
-    """Return, for each of `count` outputs, the dims whose size torch.export left open."""
+def _varying_dims(program: Program, node: fx.Node, count: int) -> list[frozenset[int]]:
+    """Return, for each of `count` outputs, the dims whose size depends on the batch size."""
     recorded = pytree.tree_leaves(node.meta.get("val"))
     shapes = [tuple(leaf.shape) for leaf in recorded if isinstance(leaf, Tensor)]
     if len(shapes) != count:
         return [frozenset()] * count
-    return [frozenset(d for d, n in enumerate(s) if fixed_size(n) is None) for s in shapes]
+    batch = program.batch_symbols
+    return [frozenset(d for d, n in enumerate(s) if depends_on(n, batch)) for s in shapes]
 
 
 def _arguments_by_name(node: fx.Node, args: Any, kwargs: Any) -> dict[str, Any]:

@@ -9,23 +9,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from interpress.allocation.effects import Effects
 from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
-from interpress.calibration.statistics import PatchMoments, Statistics
 from interpress.calibration.study import Study
 from interpress.data.batches import batch_size
 from interpress.data.calibration_set import CalibrationSet
-from interpress.data.inputs import Forward
 from interpress.dryrun.find import find_spaces
 from interpress.errors import StorageError
 from interpress.evaluation.output_meaning import Output, OutputMeaning, find_meaning
 from interpress.graph.model_state import output_tensors, unwrap
-from interpress.linalg.factor import RFactor
+from interpress.pipeline.options import Options
 from interpress.spaces.spaces import Spaces
 from interpress.storage.example_description import describe, random_example
 from interpress.storage.files import load_tensors, save_tensors
+from interpress.storage.statistics_record import from_record, to_record
 
 _KIND = "analysis"
 
@@ -34,34 +33,14 @@ def save_analysis(
     study: Study, effects: Mapping[str, Effects], path: str | os.PathLike[str]
 ) -> None:
     """Write factors, moments, variances, and the effects measured per selection."""
-    statistics = study.statistics
-    tensors: dict[str, Tensor] = {}
-    factors, moments = {}, {}
-    for name, factor in statistics.factors.items():
-        form = "gram" if factor.root is None else "root"
-        tensors[f"{form}:{name}"] = getattr(factor, form)
-        factors[name] = [form, factor.rows, factor.floor]
-    for name, patches in statistics.moments.items():
-        tensors[f"total:{name}"] = patches.total
-        if patches.origin is not None:  # else they are those of the factor
-            tensors[f"patches:{name}"], tensors[f"origin:{name}"] = patches.gram, patches.origin
-        if patches.basis is not None:
-            tensors[f"basis:{name}"] = patches.basis
-        moments[name] = patches.rows
-    if statistics.top_classes is not None:
-        tensors["classes"] = statistics.top_classes.classes
-        tensors["probabilities"] = statistics.top_classes.probabilities
+    tensors, statistics = to_record(study.statistics)
     record = {
         "seed": study.seed,
         "output": _output_record(study.meaning),
-        "examples": statistics.examples,
-        "factors": factors,
-        "output_variances": statistics.output_variances,
-        "moments": moments,
+        "statistics": statistics,
         "effects": effects,
         "spaces": {space.name: space.size for space in study.spaces.shrinkable},
         "model": _fingerprint(study.original),
-        "data": statistics.data,
         "example": describe(study.spaces.program.example),
     }
     save_tensors(path, _KIND, tensors, {"record": json.dumps(record)})
@@ -71,12 +50,11 @@ def load_analysis(
     path: str | os.PathLike[str],
     model: nn.Module,
     data: Any,
-    forward: Forward | None,
-    output: Output = None,
+    options: Options,
 ) -> tuple[Study, dict[str, Effects]]:
     """Read an analysis back for the very same model; return it with the measured effects.
 
-    `output` is the function that chose the deciding output, if it was a function.
+    The options say how data are read, and which function chose the deciding output, if one did.
     """
     tensors, fields = load_tensors(path, _KIND)
     network = unwrap(model)
@@ -84,9 +62,9 @@ def load_analysis(
     try:
         record = json.loads(fields["record"])
         seed, kind = int(record["seed"]), record["output"]["kind"]
-        chosen = _chosen_output(record["output"], output, path)
+        chosen = _chosen_output(record["output"], options.output, path)
         fingerprint, sizes = record["model"], record["spaces"]
-        statistics = _statistics(record, tensors, device)
+        statistics = from_record(tensors, record["statistics"], device)
         example = random_example(record["example"], device)
         effects = _effects(record["effects"])
     except (KeyError, ValueError, TypeError) as error:
@@ -99,7 +77,9 @@ def load_analysis(
     calibration = None
     fit_examples, top_classes = statistics.examples, statistics.top_classes
     if data is not None:
-        calibration = CalibrationSet(data, network, forward=forward, seed=seed)
+        calibration = CalibrationSet(
+            data, network, forward=options.forward, mask=options.mask, seed=seed
+        )
         calibration.check_stable()
         example = calibration.first()
     spaces = _matching(find_spaces(network, example), sizes, path)
@@ -146,35 +126,6 @@ def _matching(spaces: Spaces, sizes: dict[str, int], path: Any) -> Spaces:
         )
     reason = "it was excluded when the model was analysed"
     return spaces.freeze({name: reason for name in shrinkable if name not in sizes})
-
-
-def _statistics(
-    record: dict[str, Any], tensors: dict[str, Tensor], device: torch.device
-) -> Statistics:
-    def read(kind: str, name: str) -> Tensor | None:
-        return tensors[f"{kind}:{name}"].to(device) if f"{kind}:{name}" in tensors else None
-
-    factors = {
-        name: RFactor(rows, floor, **{form: tensors[f"{form}:{name}"].to(device)})
-        for name, (form, rows, floor) in record["factors"].items()
-    }
-    moments = {}
-    for name, rows in record["moments"].items():
-        patches = read("patches", name)
-        gram = factors[name].G if patches is None else patches
-        total = tensors[f"total:{name}"].to(device)
-        moments[name] = PatchMoments(gram, total, rows, read("origin", name), read("basis", name))
-    top_classes = None
-    if "classes" in tensors:
-        top_classes = TopClasses(tensors["classes"], tensors["probabilities"])
-    return Statistics(
-        factors,
-        dict(record["output_variances"]),
-        moments,
-        int(record["examples"]),
-        top_classes,
-        str(record.get("data", "")),
-    )
 
 
 def _effects(record: dict[str, Any]) -> dict[str, Effects]:

@@ -282,7 +282,9 @@ def _evidence(outcome: Outcome) -> dict[str, Any] | None:
     numbers = {name: getattr(agreement, name) for name in names}
     numbers["output"] = agreement.output
     numbers["others"] = [output.record() for output in agreement.others]
-    return {"on": "held-out calibration data", **numbers, "flipped": len(agreement.flips)}
+    numbers["notes"] = list(outcome.notes)
+    on = outcome.judged_on.removeprefix("on ")
+    return {"on": on, **numbers, "flipped": len(agreement.flips)}
 
 
 def _move_into_place(temporary: Path, target: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from interpress.allocation.problem import Problem, Widths
@@ -25,6 +26,7 @@ def at_fraction(problem: Problem, fraction: float) -> Widths:
     """Return the same fraction of every space, rounded up to an allowed width."""
     widths = {}
     for name, allowed in problem.allowed.items():
-        size = problem.spaces[name].size
-        widths[name] = min((w for w in allowed if w >= fraction * size - 1e-9), default=size)
+        least = fraction * problem.spaces[name].size - 1e-9
+        wide_enough = bisect_right(allowed, -least, key=lambda width: -width)
+        widths[name] = allowed[max(wide_enough - 1, 0)]
     return widths

@@ -7,6 +7,7 @@ the geometric mean of its two widths at the same cost.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from interpress.allocation.problem import Problem, Widths
@@ -18,14 +19,18 @@ from interpress.allocation.rules.measured import measured, measured_losses
 @allocation("halfway", losses=measured_losses, measures=True)
 def halfway(problem: Problem) -> Iterator[Widths]:
     """Yield, for every point of the measured path, the mean with the constant path."""
-    uniform = [(problem.meter.total(widths), widths) for widths in constant(problem)]
-    position = 0
+    uniform_path = constant(problem)
+    uniform = following = next(uniform_path)
     last: tuple[float, Widths] | None = None
     for point in measured(problem):
         cost = problem.meter.total(point)
-        while position + 1 < len(uniform) and uniform[position + 1][0] >= cost:
-            position += 1
-        widths = _mean(problem, point, uniform[position][1])
+        while problem.meter.total(following) >= cost:
+            uniform = following
+            following = next(uniform_path, {})
+            if not following:
+                following = uniform
+                break
+        widths = _mean(problem, point, uniform)
         total = problem.meter.total(widths)
         if last is None or (total < last[0] and _narrower(widths, last[1])):
             last = total, widths
@@ -40,7 +45,9 @@ def _mean(problem: Problem, first: Widths, second: Widths) -> Widths:
     widths = {}
     for name, allowed in problem.allowed.items():
         mean = math.sqrt(first[name] * second[name])
-        widths[name] = min(allowed, key=lambda width: abs(width - mean))
+        narrower = bisect_right(allowed, -mean, key=lambda width: -width)
+        nearest = allowed[max(narrower - 1, 0) : narrower + 1]
+        widths[name] = min(nearest, key=lambda width: abs(width - mean))
     return widths
 
 

@@ -19,8 +19,9 @@ from interpress.selection.registry import selection
 from interpress.selection.rules.weights import weights
 from interpress.selection.tap_view import TapView
 
-_ROUNDING = 1e-6
-"""Squared error, relative to the size of the columns, up to which they count as dependent."""
+_DEPENDENT = 1e-4
+"""Squared error on other rows, relative to the size of the columns, up to which they count as
+dependent. It is not zero if a channel is active in one half of the examples only."""
 
 
 @selection("patches")
@@ -63,4 +64,4 @@ def _holds_on_other_rows(view: TapView, kept: Tensor, dropped: Tensor) -> bool:
     if not halves.both:  # one row shows at most which columns are zero
         return not bool(halves.factor.G.diagonal()[dropped].any())
     size = float(halves.factor.G.diagonal()[dropped].sum()) / sum(halves.rows)
-    return halves.error(kept, Prior()) <= _ROUNDING * size
+    return halves.error(kept, Prior()) <= _DEPENDENT * size

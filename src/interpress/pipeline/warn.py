@@ -1,0 +1,119 @@
+"""Say what a user must know about a network before it is used: what failed, and what would not."""
+
+from __future__ import annotations
+
+import warnings
+
+from interpress.budgets.search import Search
+from interpress.calibration.study import Study
+from interpress.errors import ArgumentError
+from interpress.evaluation.tally import Agreement
+from interpress.network.compare import ENOUGH_HELD_OUT
+from interpress.network.network import Network
+
+_PROBES = 4  # networks built to find a budget that holds
+_HALF = 0.5  # of the decisions: a network that keeps fewer is of no use
+_BLAMED = 3  # spaces that a warning names
+
+
+class RuinedWarning(UserWarning):
+    """The smaller network decides no better than a constant prediction, or hardly better."""
+
+
+class FewExamplesWarning(UserWarning):
+    """A space had to shrink although the examples say too little about it."""
+
+
+def warn_about(search: Search, network: Network) -> tuple[str, ...]:
+    """Warn about a ruined network and about untrusted spaces; return these sentences."""
+    sentences = []
+    for category, sentence in (
+        (FewExamplesWarning, _untrusted(network)),
+        (RuinedWarning, _ruined(search, network)),
+    ):
+        if sentence is not None:
+            warnings.warn(sentence, category, stacklevel=5)
+            sentences.append(sentence)
+    return tuple(sentences)
+
+
+def _untrusted(network: Network) -> str | None:
+    untrusted = network.plan.orders.untrusted
+    shrunk = [name for name in untrusted if name in network.plan.kept]
+    if not shrunk:
+        return None
+    more = f" and {len(shrunk) - 1} more" if len(shrunk) > 1 else ""
+    return (
+        f"the budget cannot be met without shrinking {shrunk[0]!r}{more}, about which the examples "
+        f"say too little ({untrusted[shrunk[0]]}). Its channels are chosen by magnitude and hardly "
+        "corrected; give more examples, or ask for a larger network"
+    )
+
+
+def _ruined(search: Search, network: Network) -> str | None:
+    if network.agreement is None or not network.plan.kept:
+        return None
+    agreement = _on_enough(search.study, network)
+    problem = ruin(agreement)
+    if problem is None:
+        return None
+    blamed = _blamed(search, network)
+    spaces = ", ".join(f"{name} ({after} of {before} left)" for name, before, after in blamed)
+    return (
+        f"the smaller network is of no use: {problem}. The spaces that lose most are {spaces}. "
+        f"{_remedy(search)}"
+    )
+
+
+def ruin(agreement: Agreement) -> str | None:
+    """Return in which way a network is ruined; None if it is not."""
+    if agreement.agreement is None:
+        error = agreement.output_error
+        if error is None or error < 1:
+            return None
+        return f"its output error is {error:.3g}, and predicting the mean gives 1"
+    decisions = sum(row.count for row in agreement.per_class)
+    constant = max((row.count for row in agreement.per_class), default=0) / max(decisions, 1)
+    if agreement.agreement >= max(constant, _HALF) or agreement.agreement == 1.0:
+        return None
+    compared = (
+        f"always deciding alike gives {constant:.0%}"
+        if agreement.agreement < constant
+        else f"fewer than half; always deciding alike gives {constant:.0%}"
+    )
+    return f"it makes {agreement.agreement:.0%} of the original's decisions ({compared})"
+
+
+def _on_enough(study: Study, network: Network) -> Agreement:
+    """Return the agreement on held-out examples, or on all examples if those are few."""
+    assert network.agreement is not None
+    if study.held_examples >= ENOUGH_HELD_OUT or study.data is None:
+        return network.agreement
+    return study.evaluator("all").agreement(network.model)
+
+
+def _blamed(search: Search, network: Network) -> list[tuple[str, int, int]]:
+    """Return the spaces with the largest predicted loss, and their widths before and after."""
+    losses, widths = search.problem.losses, network.plan.widths
+    shrunk = sorted(network.plan.kept, key=lambda name: -float(losses[name][widths[name]]))
+    return [(name, search.study.spaces[name].size, widths[name]) for name in shrunk[:_BLAMED]]
+
+
+def _remedy(search: Search) -> str:
+    """Return the smallest fraction of the FLOPs that holds, from a bisection without refits."""
+    resource = "flops"
+    low, high, holds = 0.0, 1.0, None
+    for _ in range(_PROBES):
+        fraction = (low + high) / 2
+        try:
+            network = search.build(search.usual_widths(fraction, resource), refit=False)
+        except ArgumentError:
+            low = fraction
+            continue
+        if ruin(_on_enough(search.study, network)) is None:
+            high = holds = fraction
+        else:
+            low = fraction
+    if holds is None:
+        return "No smaller network holds; leave these spaces out with exclude="
+    return f"The nearest budget that holds is about {resource}={holds:.2g}"
