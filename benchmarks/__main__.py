@@ -2,10 +2,10 @@
 
     python -m benchmarks NAME [--data DIR] [--weights DIR] [--device cuda] [--quick]
 
-NAME is one of the experiments below, or `all`. The benchmarks linalg, coverage and preserve and the
-command page have their own options (`python -m benchmarks linalg --help`). Results are written to
-benchmarks/results, and with --quick to build/quick. A run that was interrupted continues where it
-stopped.
+NAME is one of the experiments below, or `all`. The benchmarks linalg, coverage, examples and
+preserve and the command page have their own options (`python -m benchmarks linalg --help`). Results
+are written to benchmarks/results, and with --quick to build/quick. A run that was interrupted
+continues where it stopped.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from benchmarks.experiment import (
 COMMANDS = {
     "linalg": "benchmarks.linalg",
     "coverage": "benchmarks.coverage",
+    "examples": "benchmarks.examples",
     "preserve": "benchmarks.preserve.command",
     "page": "benchmarks.page",
 }

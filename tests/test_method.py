@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from interpress import METHODS, ArgumentError, Method
+from interpress.allocation.registry import ALLOCATIONS
 from interpress.method import as_method
 
 
@@ -18,7 +19,7 @@ def test_a_method_is_frozen() -> None:
 
 BAD: list[tuple[str, Any, str]] = [
     ("selection", "luck", "selection='luck' is not known; choose one of bn-scale"),
-    ("allocation", "fair", "allocation='fair' is not known; choose one of constant"),
+    ("allocation", "fair", "allocation='fair' is not known; choose one of best, constant"),
     ("step", "a", "step='a'; give the fraction of a layer to cut at a time, such as 0.05"),
     ("step", 0, "step=0; give"),
     ("step", 1, "step=1; give"),
@@ -26,6 +27,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("step", True, "step=True; give"),
     ("refit", "yes", "refit='yes'; give True or False"),
     ("correct", 1, "correct=1; give True or False"),
+    ("regularize", 0, "regularize=0; give True or False"),
     ("balance", None, "balance=None; give True or False"),
     ("recompute", 0, "recompute=0; give True or False"),
 ]
@@ -61,7 +63,7 @@ def test_named_methods() -> None:
         (Method(selection="l1", correct=False), "preserve with selection='l1', correct=False"),
         (Method.named("iterative-id", refit=True), "iterative-id with refit=True"),
         (
-            Method(selection="pivoting", allocation="constant", refit=False, step=0.1),
+            Method("pivoting", "constant", refit=False, regularize=False, step=0.1),
             "constant-id with step=0.1",
         ),
     ],
@@ -75,6 +77,14 @@ def test_methods_are_equal_if_their_parts_are() -> None:
     assert hash(Method(refit=False)) == hash(Method.named("preserve", refit=False))
     assert Method(refit=False) != Method()
     assert len({Method(), METHODS["preserve"], Method(step=0.1)}) == 2
+
+
+def test_only_the_best_allocation_is_chosen_among_several() -> None:
+    assert Method().allocation == "best"
+    assert Method().candidates == ("measured", "halfway", "marginal", "constant")
+    assert set(Method().candidates) <= set(ALLOCATIONS)
+    for name in ALLOCATIONS:
+        assert Method(allocation=name).candidates == (name,)
 
 
 def test_what_a_user_may_pass_as_a_method() -> None:

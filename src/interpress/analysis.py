@@ -63,6 +63,9 @@ class Analysis:
         """Return the smaller network that checked options ask for."""
         with display(options.progress) as bars, untouched(self.study.original):
             orders, effects = self._ordered(options, bars)
+            if options.method.needs_trust and len(orders.untrusted) == len(orders):
+                options = options.without_interpolation()
+                orders, effects = self._ordered(options, bars)
             network = solve(self.study, orders, effects, options, bars)
         warn_if_memorized(network.agreement)
         return Result(options, self.study, effects, network)

@@ -34,6 +34,9 @@ class Method:
     correct: bool = True
     """Whether consumers absorb `T`. Without it they lose the dropped channels, as in most pruning
     methods."""
+    regularize: bool = True
+    """Whether `T` is regularised where rows are few. Without it, `T` is plain least squares, as in
+    the paper; it may then fit noise."""
     balance: bool = True
     """Whether examples of rarely predicted classes get more weight in the refit."""
     step: float = 0.05
@@ -54,7 +57,7 @@ class Method:
             raise ArgumentError(
                 f"step={self.step!r}; give the fraction of a layer to cut at a time, such as 0.05"
             )
-        for name in ("refit", "correct", "balance", "recompute"):
+        for name in ("refit", "correct", "regularize", "balance", "recompute"):
             if not isinstance(getattr(self, name), bool):
                 raise ArgumentError(f"{name}={getattr(self, name)!r}; give True or False")
 
@@ -68,6 +71,11 @@ class Method:
             if part not in known:
                 raise ArgumentError(f"a method has no {part!r}; its parts are {', '.join(known)}")
         return replace(METHODS[name], **changes)
+
+    @property
+    def needs_trust(self) -> bool:
+        """Whether enough rows must describe a space: `T` is used, and not as in the paper."""
+        return self.correct and self.regularize and not self.recompute
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -98,8 +106,12 @@ class Method:
 
 METHODS: dict[str, Method] = {
     "preserve": Method(),
-    "iterative-id": Method(selection="pivoting", allocation="iterative", refit=False),
-    "constant-id": Method(selection="pivoting", allocation="constant", refit=False),
+    "iterative-id": Method(
+        selection="pivoting", allocation="iterative", refit=False, regularize=False
+    ),
+    "constant-id": Method(
+        selection="pivoting", allocation="constant", refit=False, regularize=False
+    ),
 }
 """The named methods: ours, and the paper's two."""
 

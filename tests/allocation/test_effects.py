@@ -8,7 +8,6 @@ import torch
 from interpress import Analysis, shrink
 from interpress.allocation.effects import Effects
 from interpress.selection.orders import Orders
-from interpress.surgery.interpolations import interpolations
 
 
 def test_every_space_is_measured_at_half_its_width(orders: Orders, effects: Effects) -> None:
@@ -23,13 +22,13 @@ def test_the_effect_is_the_distance_of_the_cut_networks_output(
     demo_analysis: Analysis, orders: Orders, effects: Effects
 ) -> None:
     study = demo_analysis.study
-    images = study.few_examples(16).args[0]
+    (examples,) = study.few_examples(16)
+    images = examples.args[0]
     assert len(orders) == 3
     for name, order in orders.items():
         ((width, distance),) = effects[name]
         kept = {name: order.kept(width)}
-        T = interpolations(study.spaces, kept, study.statistics.factors)
-        smaller = shrink(study.spaces, kept, T)
+        smaller = shrink(study.spaces, kept, study.interpolations(kept))
         with torch.no_grad():
             expected = study.meaning.rule.distance(study.original(images), smaller(images))
         assert distance == pytest.approx(expected, rel=1e-3)

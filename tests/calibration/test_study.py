@@ -42,14 +42,16 @@ def test_what_needs_data_says_so(study: Study) -> None:
 def test_few_examples_come_from_those_to_fit(study: Study) -> None:
     fit = torch.cat([example.args[0] for example in study.require_data().batches("fit")])
     for wanted in (16, 1000):
-        assert torch.equal(study.few_examples(wanted).args[0], fit[:wanted])
+        (examples,) = study.few_examples(wanted)
+        assert torch.equal(examples.args[0], fit[:wanted])
 
 
 def test_large_activations_leave_at_least_two_examples(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MEMORY_FOR_FEW", 1)
-    assert batch_size(study.few_examples(16)) == 2
+    (examples,) = study.few_examples(16)
+    assert batch_size(examples) == 2
 
 
 def test_the_dtype_is_that_of_the_weights(study: Study) -> None:

@@ -171,7 +171,6 @@ CASES: dict[str, tuple[tuple[str, ...], Callable[[], object], str]] = {
     "no such array": (changed(data="x.npz", key="pixels"), _nothing, "no 'pixels'"),
     "data of the wrong shape": (
         changed(data="bad.npy"), lambda: np.save("bad.npy", np.ones((60, 5), np.float32)), "5"),
-    "too few examples": (changed(limit="1"), _nothing, "more examples"),
     "garbled parquet": (
         changed(data="bad.parquet"), lambda: Path("bad.parquet").write_bytes(b"PAR1"),
         "not a readable Parquet"),
@@ -233,6 +232,13 @@ def test_one_clear_line(shell: Shell, case: str) -> None:
     after = {path for path in map(str, Path().rglob("*")) if "__pycache__" not in path}
     assert after == {path for path in before if "__pycache__" not in path}
     assert not Path("owned").exists()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("limit", ["1", "3"])
+def test_a_few_examples_are_enough(shell: Shell, limit: str) -> None:
+    assert shell(*changed(limit=limit)) == 0, shell.err
+    assert Path("out").is_dir()
 
 
 def test_there_are_more_than_fifty_kinds() -> None:

@@ -123,10 +123,27 @@ def test_empty_data(empty: object) -> None:
         list(calibration.batches())
 
 
-def test_one_example_is_not_enough_to_hold_one_out() -> None:
-    with pytest.raises(DataError, match="hold 1 example; give at least 2"):
-        list(CalibrationSet(X[:1], MODEL).batches("held"))
-    assert len(rows(CalibrationSet(X[:2], MODEL), "held")) == 1
+@pytest.mark.parametrize("count", [1, 2, 4, 5])
+def test_fewer_than_five_examples_are_both_fitted_and_judged_on(count: int) -> None:
+    calibration = CalibrationSet(X[:count], MODEL)
+    assert calibration.holds_out == (count == 5)
+    fit, held = rows(calibration, "fit"), rows(calibration, "held")
+    if count < 5:
+        assert torch.equal(fit, X[:count])
+        assert torch.equal(held, X[:count])
+    else:
+        assert (len(fit), len(held)) == (4, 1)
+    assert calibration.expected_fit_examples() == len(fit)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 20])
+@pytest.mark.parametrize("batch", [1, 2, 3, 20])
+def test_the_halves_are_every_other_example_to_fit(count: int, batch: int) -> None:
+    """Calibration counts the examples to fit in the same way, in batches of any size."""
+    calibration = CalibrationSet(list(X[:count].split(batch)), MODEL)
+    fit = rows(calibration, "fit")
+    assert torch.equal(rows(calibration, "first"), fit[::2])
+    assert torch.equal(rows(calibration, "second"), fit[1::2])
 
 
 @pytest.mark.parametrize("seed", ["a", 1.5, True, 2**70, -1])
@@ -227,3 +244,46 @@ def test_the_number_of_fit_examples_is_known_unread_or_not_guessed(
 def test_the_first_examples_are_at_most_four() -> None:
     assert torch.equal(CalibrationSet(X, MODEL).first().args[0], X[:4])
     assert torch.equal(CalibrationSet(X[:3], MODEL).first().args[0], X[:3])
+    assert CalibrationSet(X, MODEL).first().free_dims == frozenset()
+
+
+@pytest.mark.parametrize("read", [list, iter])
+def test_the_longest_examples_come_first_if_lengths_differ(read: Callable[[Any], Any]) -> None:
+    texts = [torch.zeros(6, 4, 3), torch.ones(2, 7, 3), torch.zeros(6, 5, 3)]
+    first = CalibrationSet(read(texts), MODEL).first()
+    assert first.free_dims == {1}
+    assert torch.equal(first.args[0], texts[1])
+
+
+MASK = torch.arange(3) < torch.arange(20)[:, None] % 3 + 1
+
+
+@pytest.mark.parametrize(
+    ("batch", "mask"),
+    [
+        ({"input": X, "attention_mask": MASK.long()}, None),
+        ({"input": X, "labels": torch.where(MASK, 1, -100)}, None),
+        ({"input": X, "real": MASK}, "real"),
+        ({"input": X}, lambda batch: MASK),
+    ],
+)
+def test_masks_follow_their_examples(batch: dict[str, Tensor], mask: Any) -> None:
+    class Masked(nn.Linear):
+        def forward(self, input: Tensor, **kwargs: Tensor) -> Tensor:
+            return super().forward(input)
+
+    calibration = CalibrationSet([batch], Masked(3, 2), mask=mask)
+    (example,) = calibration.batches("held")
+    index = (example.tensors()[0][:, 0] / 3).long()
+    (held,) = example.masks
+    assert len(held) == 4
+    assert torch.equal(held.bool(), MASK[index])
+
+
+def test_without_padding_there_is_no_mask() -> None:
+    (example,) = CalibrationSet([(X, Y)], MODEL).batches()
+    assert example.masks == ()
+    with pytest.raises(ArgumentError, match="mask=3; give a key of the batch"):
+        CalibrationSet(X, MODEL, mask=3)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="mask='real' is not a key of calibration batch 0"):
+        list(CalibrationSet([{"input": X}], MODEL, mask="real").batches())

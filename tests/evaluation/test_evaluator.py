@@ -55,7 +55,7 @@ class Masked(CalibrationSet):
         example = super().convert(raw, number)
         mask = torch.ones(example.args[0].shape, dtype=torch.bool)
         mask[:, -2:] = False
-        return replace(example, mask=mask)
+        return replace(example, masks=(mask,))
 
 
 class Tokens(nn.Module):

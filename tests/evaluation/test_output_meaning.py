@@ -162,10 +162,11 @@ def test_the_distance_is_the_mean_over_the_floating_point_outputs() -> None:
     meaning = find_meaning(model, Example((X,)))
     changed = [X, 1.1 * X[:, :2], X.argmin(1), 3 * X.mean()]
     box = KINDS["regression"].distance(X[:, :2], 1.1 * X[:, :2])
-    assert meaning.distance(first, changed) == pytest.approx(box / 2)
+    examples = [Example((X,))]
+    assert meaning.distance([first], [changed], examples) == pytest.approx(box / 2)
     single = OutputMeaning(0, "classification")
     scores = KINDS["classification"].distance(X, X.roll(1, 1))
-    assert single.distance([X], [X.roll(1, 1)]) == scores
+    assert single.distance([[X]], [[X.roll(1, 1)]], examples) == scores
 
 
 def test_one_number_for_the_whole_batch_cannot_decide() -> None:

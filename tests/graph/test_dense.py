@@ -10,6 +10,7 @@ from torch import nn
 
 from interpress.graph.capture import capture
 from interpress.graph.dense import DenseLayer, dense_layer_of, sample_rows
+from interpress.graph.rows import BatchRows
 
 LAYERS = [
     (nn.Linear(6, 5), (3, 4, 6)),
@@ -35,7 +36,7 @@ def test_outputs_are_a_linear_function_of_the_inputs(
     layer, x = layer.double(), torch.randn(shape, dtype=torch.float64)
     dense = dense_of(layer, x)
     assert dense is not None
-    at = dense.positions(x, 4, torch.Generator().manual_seed(0)) if sampled else None
+    at = dense.positions(x, 3, BatchRows(len(x))) if sampled else None
     assert (at is not None) == sampled
     rows = dense.inputs(x, at)  # (rows, groups, unknowns)
     expected = dense.outputs(layer(x), at)  # (rows, out)
@@ -44,6 +45,46 @@ def test_outputs_are_a_linear_function_of_the_inputs(
     outputs = torch.einsum("rgu,gou->rgo", rows, W).flatten(1)
     outputs = outputs if layer.bias is None else outputs + layer.bias
     torch.testing.assert_close(outputs, expected)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("per_example", [3, 1000])
+@pytest.mark.parametrize(("layer", "shape"), LAYERS)
+def test_every_row_is_in_the_half_of_its_example(
+    layer: Any, shape: tuple[int, ...], per_example: int, alone: bool
+) -> None:
+    count = 1 if alone else shape[0]
+    x = torch.randn(count, *shape[1:])
+    dense = dense_of(layer.float(), x)
+    assert dense is not None
+    batch = BatchRows(count, first=1, alone=alone)
+    at = dense.positions(x, per_example, batch)
+    in_second = dense.halves(x, at, batch)
+    numbers = torch.arange(count).reshape(-1, *[1] * (x.ndim - 1))
+    positions = torch.ones_like(layer(x)).cumsum(-1)  # the last dim has several positions
+    if alone:
+        every = torch.arange(len(dense.outputs(positions, None)))
+        expected = every >= len(every) // 2
+        expected = expected if at is None else expected[at]
+    else:
+        owner = dense.outputs((numbers + torch.zeros_like(positions)), at)[:, 0]
+        expected = owner % 2 == 0  # the first example of this batch is number 1
+    assert torch.equal(in_second, expected)
+    assert len(in_second) == len(dense.inputs(x, at))
+
+
+@pytest.mark.parametrize("per_example", [4, 1000])
+def test_positions_of_a_mask_count(per_example: int) -> None:
+    x = torch.randn(3, 4, 9)
+    dense = dense_of(nn.Conv1d(4, 6, 3, padding=1), x)
+    assert dense is not None
+    mask = torch.arange(9) < torch.tensor([2, 9, 5])[:, None]
+    batch = BatchRows(3, masks=(mask,))
+    at = dense.positions(x, per_example, batch)
+    counts = dense.counting(x, at, batch)
+    assert counts is not None
+    assert torch.equal(counts, dense.outputs(mask[:, None], at)[:, 0])
+    assert dense.counting(x, at, BatchRows(3)) is None
 
 
 def test_patches_of_channels_last_tensors_are_the_same() -> None:

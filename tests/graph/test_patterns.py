@@ -11,7 +11,16 @@ from interpress.graph.capture import capture
 from interpress.graph.patterns import Epilogue, arguments_of, batch_norm_after, epilogue_of, family
 from interpress.graph.program import Program
 
-KINDS = ["alone", "norm", "norm relu", "add relu", "norm dropout add", "scaled add", "used twice"]
+KINDS = [
+    "alone",
+    "norm",
+    "norm relu",
+    "add relu",
+    "norm dropout add",
+    "scaled add",
+    "used twice",
+    "used three times",
+]
 
 
 class Layer(nn.Module):
@@ -34,7 +43,9 @@ class Layer(nn.Module):
         if "add" in kind:
             y = torch.add(side, y, alpha=2 if "scaled" in kind else 1)
         y = y.relu() if "relu" in kind else y
-        return y * y.sigmoid() if kind == "used twice" else y.flatten(1)
+        if kind == "used twice":
+            return y * y.sigmoid()
+        return y * y.sigmoid() + y if kind == "used three times" else y.flatten(1)
 
 
 def epilogue(kind: str) -> tuple[Layer, Program, Epilogue]:
@@ -50,7 +61,8 @@ def test_epilogues(kind: str) -> None:
     _, _, found = epilogue(kind)
     adds = "add" in kind and "scaled" not in kind
     assert (found.norm is not None) == ("norm" in kind)
-    assert found.relu == ("relu" in kind)
+    names = {"norm relu": "aten.relu", "add relu": "aten.relu", "used twice": "aten.silu"}
+    assert (found.activation.name if found.activation else None) == names.get(kind)
     assert (found.summand is not None) == adds
     expected = "aten.add" if adds else "aten.batch_norm" if "norm" in kind else "aten.conv1d"
     assert family(found.last) == expected

@@ -9,10 +9,10 @@ from tests.digits import Trained
 from torch import Tensor, nn
 
 import interpress
-from interpress import Analysis, DataError, Method, agreement, compress
+from interpress import Analysis, FewExamplesWarning, Method, agreement, compress
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.evaluation.tally import Tally
-from interpress.network.build import held_out_loss
+from interpress.network.loss import held_out_loss
 from interpress.selection.registry import SELECTIONS
 
 BASELINES = sorted(set(SELECTIONS) - {"pivoting", "weights", "patches"})
@@ -37,6 +37,7 @@ def test_a_refit_lowers_the_divergence_or_is_not_kept(digits: Trained, analysis:
 
 
 @pytest.mark.parametrize("selection", BASELINES)
+@pytest.mark.filterwarnings("ignore::interpress.RuinedWarning")  # without the correction
 def test_the_correction_helps_every_baseline(
     selection: str, analysis: Analysis, digits: Trained
 ) -> None:
@@ -58,6 +59,7 @@ def test_the_correction_helps_every_baseline(
     assert with_correction < without
 
 
+@pytest.mark.filterwarnings("ignore::interpress.RuinedWarning")
 def test_without_correction_consumers_only_lose_the_dropped_channels(
     analysis: Analysis, digits: Trained
 ) -> None:
@@ -89,15 +91,24 @@ class Wide(nn.Module):
         return self.last(x.mean((2, 3)))
 
 
-def test_the_remedy_for_too_few_rows_works() -> None:
+@pytest.mark.parametrize("examples", [2, 40])
+def test_fewer_rows_than_channels_give_a_network(examples: int) -> None:
+    """The last layer reads one row per image, from before the average there are many."""
     torch.manual_seed(0)
-    model, images = Wide(), torch.randn(40, 3, 8, 8)
-    method = Method(allocation="iterative")
-    with pytest.raises(DataError, match=r"only 32 rows there.*exclude=\['last'\]"):
-        compress(model, images, flops=0.9, method=method)
-    result = compress(model, images, flops=0.9, method=method, exclude=["last"])
-    assert result.model.second.out_channels == 64
-    assert result.model.first.out_channels < 24
+    model, images = Wide(), torch.randn(examples, 3, 8, 8)
+    result = compress(model, images, flops=0.6, method=Method(allocation="iterative"))
+    assert result.flops <= 0.6
+    assert result.model.second.out_channels < 64
+    assert result.network.warnings == ()
+
+
+def test_one_row_gives_a_network_with_a_warning() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 64), nn.ReLU(), nn.Linear(64, 5))
+    with pytest.warns(FewExamplesWarning, match=r"interpolate any space \(0: its 1 rows cannot be"):
+        result = compress(model, torch.randn(1, 6), flops=0.5)
+    assert result.flops <= 0.5
+    assert len(result.network.warnings) == 1
 
 
 def test_a_refit_is_not_undone_by_one_example_of_many() -> None:

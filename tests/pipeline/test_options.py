@@ -99,9 +99,10 @@ def test_patches_are_measured_only_for_the_selection_that_needs_them(
     assert Options().asking({"flops": 0.5}, method, LIMITS).patches == patches
 
 
-def test_a_budget_may_change_a_named_method_but_not_a_written_one() -> None:
-    assert Options().asking({"error": 0.1}, "preserve", LIMITS).method == Method(refit=False)
-    assert Options().asking({"error": 0.1}, Method(), LIMITS).method == Method()
+def test_a_budget_may_turn_the_refit_of_a_named_method_off_but_not_of_a_written_one() -> None:
+    for method, refit in (("preserve", False), (Method(), True)):
+        asked = Options().asking({"error": 0.1}, method, LIMITS).method
+        assert asked == Method(refit=refit, regularize=False)  # the certificate is about plain T
     with pytest.raises(ArgumentError, match="correct=False leaves T out"):
         Options().asking({"error": 0.1}, Method(correct=False), LIMITS)
 

@@ -17,7 +17,8 @@ def result(analysis: Analysis) -> Result:
 
 
 def test_costs_are_per_example_and_as_counted(result: Result) -> None:
-    one = Example((result.study.few_examples(2).args[0][:1],))
+    (few,) = result.study.few_examples(2)
+    one = Example((few.args[0][:1],))
     assert result.before.flops == counted_flops(result.original, one)
     assert result.after.flops == counted_flops(result.model, one)
     assert result.before.parameters == parameter_count(result.original)

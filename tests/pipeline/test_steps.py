@@ -55,6 +55,6 @@ def test_the_problem_counts_what_the_budget_saves(demo_analysis: Analysis, order
         assert problem.meter.total({}) == totals[resource]
         assert problem.step == 0.2
         assert all(w % 8 == 0 for widths in problem.allowed.values() for w in widths)
-        override = state_problem(study, orders, None, options, "params")
+        override = state_problem(study, orders, None, options, resource="params")
         assert override.meter.total({}) == totals["params"]
     assert state_problem(study, orders, None, Options(method=method)).meter.total({}) == whole.flops

@@ -52,7 +52,7 @@ def test_decisions_that_changed_come_with_their_images(result: Result) -> None:
 def test_without_evaluation_data_the_held_out_examples_are_shown(result: Result) -> None:
     content = content_of(result)
     assert result.agreement is not None
-    assert content["agreement"]["where"] == "held-out calibration data"
+    assert content["agreement"]["where"] == "held-out examples"
     assert content["agreement"]["share"] == result.agreement.agreement
     assert content["agreement"]["examples"] == 60
 

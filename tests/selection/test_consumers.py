@@ -59,7 +59,12 @@ def test_a_bias_makes_the_regression_centred() -> None:
         spaces, statistics = measured(model, IMAGES)
         (moments,), consumer = statistics.moments.values(), consumer_of(spaces, statistics)
         assert consumer is not None
-        assert torch.equal(consumer.G, moments.centred() if bias else moments.whole())
+        assert torch.equal(consumer.G, moments.moments(centred=bias))
+        assert consumer.halves is not None
+        for half in (0, 1):
+            fitted, judged = consumer.halves(half)
+            assert torch.equal(fitted, moments.moments(centred=bias, half=half))
+            assert torch.equal(judged, moments.moments(centred=bias, half=1 - half))
 
 
 def test_grouped_consumers_have_one_block_per_group_and_no_patches() -> None:
@@ -87,6 +92,6 @@ def test_patches_that_were_not_measured_leave_one_input_per_channel() -> None:
     consumer = consumer_of(spaces, statistics)
     assert consumer is not None
     (factor,), (variance,) = statistics.factors.values(), statistics.output_variances.values()
-    assert torch.equal(consumer.G, factor.G)
+    assert torch.equal(consumer.G, factor.G / 60)
     torch.testing.assert_close(consumer.U, linear.weight.detach().double().T)
-    assert consumer.energy == pytest.approx(variance * 60)
+    assert consumer.energy == variance

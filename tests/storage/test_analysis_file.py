@@ -71,9 +71,9 @@ def test_an_analysis_with_missing_fields_is_refused(
     analysis.save(path)
     tensors, fields = load_tensors(path, "analysis")
     record = json.loads(fields["record"])
-    del record["factors"]
+    del record["statistics"]
     save_tensors(path, "analysis", tensors, {"record": json.dumps(record)})
-    with pytest.raises(StorageError, match="lacks or garbles 'factors'; analyze again"):
+    with pytest.raises(StorageError, match="lacks or garbles 'statistics'; analyze again"):
         Analysis.load(path, digits.model)
 
 

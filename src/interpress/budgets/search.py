@@ -19,6 +19,11 @@ from interpress.network.compare import Comparison, compare
 from interpress.network.network import Network
 from interpress.progress import Display
 
+_PROBES = 7  # networks built in a bisection: the FLOPs are then known to 1 %
+
+Trial = Callable[[Widths], tuple[Network, float, bool]]
+"""From widths to the network, what was measured on it, and whether that is within the budget."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -27,12 +32,6 @@ class Choice:
     allocation: str
     widths: Mapping[str, int]
     comparison: Comparison | None = None
-
-
-_PROBES = 7  # networks built in a bisection: the FLOPs are then known to 1 %
-
-Trial = Callable[[Widths], tuple[Network, float, bool]]
-"""From widths to the network, what was measured on it, and whether that is within the budget."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +65,7 @@ class Search:
         if len(plans) == 1 or self.study.data is None:
             return Choice(next(iter(plans)), next(iter(plans.values())).widths)
         with self.bars.task("comparing allocations", None):
-            comparison = compare(self.study, plans, correct=self.method.correct)
+            comparison = compare(self.study, plans, self.method)
         return Choice(comparison.best, plans[comparison.best].widths, comparison)
 
     def usual_widths(self, fraction: float, resource: str) -> Widths:
@@ -77,11 +76,12 @@ class Search:
         """Return the widths of one allocation; untrusted spaces shrink only if they must."""
         problem = self.problems[allocation]
         path = ALLOCATIONS[allocation].path
-        trusted = problem.sparing(problem.orders.untrusted)
+        untrusted = problem.orders.untrusted if self.method.needs_trust else {}
+        trusted = problem.sparing(untrusted)
         try:
             return fit_budget(trusted, path(trusted), fraction, resource)
         except ArgumentError:
-            if not problem.orders.untrusted:
+            if not untrusted:
                 raise
             return fit_budget(problem, path(problem), fraction, resource)
 

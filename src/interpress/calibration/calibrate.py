@@ -149,6 +149,8 @@ class _Collector:
         if counts is not None:
             X, in_second = X[counts.to(X.device)], in_second[counts]
         X = X[:, 0].to(torch.promote_types(X.dtype, torch.float32))
+        if not len(X):  # a mask excludes the whole batch
+            return
         if name not in self._moments:
             basis = _principal_directions(X, dense) if dense.unknowns > LARGEST_PATCH else None
             size = dense.unknowns if basis is None else basis.shape[0] * basis.shape[2]

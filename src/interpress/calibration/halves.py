@@ -125,18 +125,41 @@ class Halves:
         return sum(self._error(half, kept, prior, H) for half in (0, 1)) / 2
 
     def _error(self, half: int, kept: Tensor, prior: Prior, H: Tensor | None) -> float:
+        if H is None:
+            return max(float(self._residual(half, kept, prior, trace=True)), 0.0)
+        dropped = _others(kept, self.factor.n)
+        E = self._residual(half, kept, prior)
+        return max(float((E * H[dropped][:, dropped]).sum()), 0.0)
+
+    def _residual(self, half: int, kept: Tensor, prior: Prior, *, trace: bool = False) -> Tensor:
+        """Return the second moments of what `T` of one half leaves of dropped columns of the other.
+
+        With `trace`, only the sum of their diagonal.
+        """
         fitted, held = self._with_prior(self.moments(half), prior, half), self.moments(1 - half)
-        is_dropped = torch.ones(len(held), dtype=torch.bool, device=held.device)
-        is_dropped[kept] = False
-        dropped = torch.nonzero(is_dropped).reshape(-1)
+        dropped = _others(kept, len(held))
         T = _solution(fitted, kept, dropped)
         cross = held[kept][:, dropped]  # (k, d)
-        if H is None:
+        if trace:
             error = held.diagonal()[dropped].sum() - 2 * (T * cross).sum()
-            return max(float(error + (T * (held[kept][:, kept] @ T)).sum()), 0.0)
+            return error + (T * (held[kept][:, kept] @ T)).sum()
         side = T.T @ cross
-        E = held[dropped][:, dropped] - side - side.T + T.T @ (held[kept][:, kept] @ T)
-        return max(float((E * H[dropped][:, dropped]).sum()), 0.0)
+        return held[dropped][:, dropped] - side - side.T + T.T @ (held[kept][:, kept] @ T)
+
+    def relative_error(self, kept: Tensor) -> float:
+        """Return `||Z - Z[:, kept] @ T||_2 / ||Z||_2` on rows that were not fitted.
+
+        It is the larger of both directions; 1 if there is only one half.
+        """
+        if not self.both:
+            return 1.0
+        prior = self.prior if not self._is_singular or not self._is_better_alone(kept) else Prior()
+        ratios = []
+        for half in (0, 1):
+            lost = torch.linalg.eigvalsh(self._residual(half, kept, prior))[-1]
+            whole = torch.linalg.eigvalsh(self.moments(1 - half))[-1]
+            ratios.append(float(lost.clamp(min=0) / whole.clamp(min=1e-300)) ** 0.5)
+        return max(ratios)
 
     def with_prior(self, prior: Prior, half: int | None = None) -> RFactor:
         """Return the factor of all rows, or of one half, with the prior added."""
@@ -154,6 +177,13 @@ class Halves:
             total += prior.local * scale * local
         total.diagonal().add_(prior.ridge * size)
         return total
+
+
+def _others(kept: Tensor, n: int) -> Tensor:
+    """Return the columns that are not kept, ascending."""
+    is_dropped = torch.ones(n, dtype=torch.bool, device=kept.device)
+    is_dropped[kept] = False
+    return torch.nonzero(is_dropped).reshape(-1)
 
 
 def _solution(moments: Tensor, kept: Tensor, dropped: Tensor) -> Tensor:

@@ -79,10 +79,11 @@ class Study:
         return factors
 
     def interpolations(
-        self, kept: Mapping[str, Tensor], half: int | None = None
+        self, kept: Mapping[str, Tensor], half: int | None = None, *, regularize: bool = True
     ) -> dict[str, Tensor]:
         """Return `T` of every tap that loses columns, from all examples or from one half."""
-        return interpolations(self.spaces, kept, self.factors_for(kept, half))
+        factors = self.factors_for(kept, half) if regularize else self.statistics.factors
+        return interpolations(self.spaces, kept, factors)
 
     def require_data(self) -> CalibrationSet:
         """Return the calibration data, or raise if there are none."""

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from interpress.calibration.halves import Halves
 from interpress.calibration.statistics import PatchMoments
+from interpress.errors import DataError
 from interpress.linalg.factor import RFactor, triangle
 from interpress.linalg.stream import FactorStream
 from interpress.spaces.taps import Site, Tap
@@ -40,6 +41,10 @@ class TapRows:
 
     def halves(self) -> Halves:
         """Return what was collected."""
+        if not any(stream.rows for stream in self._streams):
+            raise DataError("the mask excludes every position; mark those that count with True")
+        if not any(stream.rows for stream in self._streams):
+            raise DataError("the mask excludes every position; mark those that count with True")
         whole = FactorStream(self._tap.size)
         for stream in self._streams:
             whole.merge(stream)

@@ -13,7 +13,10 @@ from interpress.registry import Registry
 # The names for the help. The registries themselves import torch, which `--help` must not do.
 METHOD_NAMES = ("preserve", "iterative-id", "constant-id")
 SELECTION_NAMES = tuple(Registry[object]("selection", "interpress.selection.rules"))
-ALLOCATION_NAMES = tuple(Registry[object]("allocation", "interpress.allocation.rules"))
+ALLOCATION_NAMES = (
+    "best",
+    *Registry[object]("allocation", "interpress.allocation.rules"),
+)
 
 _method = functools.partial(typer.Option, metavar="NAME", rich_help_panel="Method")
 

@@ -34,6 +34,8 @@ HOLD_EVERY = 5
 _PERIOD = 1009
 """The random choice of held-out examples repeats after this many groups of five. It is prime, so
 that it does not fall in step with the batches."""
+_COUNTED = 1000
+"""Examples that are counted by reading them; with more, 16 rows of each are enough."""
 _PEEKED = 8
 """Batches whose shapes are compared, if the source is not a list."""
 _SAMPLED_VALUES = 512
@@ -176,11 +178,18 @@ class CalibrationSet:
         except TypeError:
             return None
 
-    def expected_fit_examples(self) -> int | None:
-        """Return about how many examples are fitted, if that is known without reading them."""
+    def expected_fit_examples(self) -> int:
+        """Return about how many examples are fitted; some hundreds stand for more.
+
+        If the source does not say, its first examples are read and counted.
+        """
         count = count_examples(self._source)
         if count is None:
-            return None
+            count = 0
+            for number, raw in enumerate(self.raw()):
+                count += batch_size(self.convert(raw, number))
+                if count >= _COUNTED:
+                    break
         return max(1, count * (HOLD_EVERY - 1) // HOLD_EVERY if self.holds_out else count)
 
     def count(self, part: Part = "all") -> int:
@@ -227,7 +236,7 @@ class CalibrationSet:
         held_place = torch.tensor(self._held)[group % _PERIOD]
         held = place == held_place
         if not self.holds_out:
-            group, held_place = torch.zeros_like(group), torch.full_like(group, size)
+            group, held_place = torch.zeros_like(group), torch.full_like(group, HOLD_EVERY)
             held = torch.zeros_like(held)
         if part == "held":
             return torch.nonzero(held).reshape(-1)

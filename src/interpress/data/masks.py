@@ -34,6 +34,10 @@ def masks_of(batch: Any, mask: Mask | None, examples: int, number: int = 0) -> t
     Masks of the same shape are combined. A batch carries an attention mask, and labels of which
     some may be -100.
     """
+    if callable(mask):
+        return (_own(batch, mask, examples, number),)
+    if isinstance(batch, tuple | list) and batch and isinstance(batch[0], Mapping):
+        batch = batch[0]  # labels beside a dict of inputs
     if mask is not None:
         return (_own(batch, mask, examples, number),)
     if not isinstance(batch, Mapping):

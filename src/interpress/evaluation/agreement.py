@@ -69,23 +69,26 @@ def agreement(
             if tally is None:
                 tally = Tally(find_meaning(networks[0], examples[0], kind, output))
             size = batch_size(examples[0])
-            if all_labels is None:
-                batch_labels = labels_of(batch, networks[0])
-            else:
-                batch_labels = _slice(all_labels, tally.seen, size)
+            batch_labels = _labels(batch, networks[0], all_labels, tally.seen, size)
             outputs = [
                 outputs_of(network, example, tally.meaning)
                 for network, example in zip(networks, examples, strict=True)
             ]
-            deciding = tally.meaning.rule.decisions(tally.meaning.pick(outputs[0]))
-            mask_here = examples[0].mask_for(deciding)
-            tally.add(outputs[0], outputs[1], batch_labels, mask_here)
+            counted = tally.meaning.mask(outputs[0], examples[0])
+            tally.add(outputs[0], outputs[1], batch_labels, counted)
             advance(size)
     if tally is None:
         raise DataError("there are no data to compare on; give some examples")
     if all_labels is not None and len(all_labels) > tally.seen:
         raise DataError(f"{len(all_labels)} labels for {tally.seen} examples; give one for each")
     return tally.result()
+
+
+def _labels(
+    batch: Any, model: nn.Module, all_labels: Tensor | None, start: int, size: int
+) -> Tensor | None:
+    """Return the labels of a batch: those that were given for all examples, or its own."""
+    return labels_of(batch, model) if all_labels is None else _slice(all_labels, start, size)
 
 
 def _slice(labels: Tensor, start: int, size: int) -> Tensor:

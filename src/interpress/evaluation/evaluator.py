@@ -32,7 +32,7 @@ class Evaluator:
         for example in self.data.gathered(self.part, self.examples_per_batch):
             reference = outputs_of(self.original, example, self.meaning)
             deciding = self.meaning.pick(reference)
-            mask = example.mask_for(rule.decisions(deciding))
+            mask = self.meaning.mask(reference, example)
             for tally, network in zip(tallies, networks, strict=True):
                 outputs = outputs_of(network, example, self.meaning)
                 tally.add(reference, outputs, mask=mask)

@@ -59,6 +59,10 @@ class OutputMeaning:
         assert self.position is not None
         return tensors[self.position]
 
+    def mask(self, tensors: Sequence[Tensor], example: Example) -> Tensor | None:
+        """Return the mask of an example that fits the decisions, if it has one."""
+        return example.mask_for(self.rule.decisions(self.pick(tensors)))
+
     def others(self, tensors: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
         """Yield the other outputs, ordered by name."""
         named = list(zip(self.layout.names, tensors, strict=False))
@@ -81,7 +85,7 @@ class OutputMeaning:
         deciding = []
         for one, other, example in zip(first, second, examples, strict=True):
             a, b = self.pick(one), self.pick(other)
-            deciding.append((a, b, example.mask_for(self.rule.decisions(a))))
+            deciding.append((a, b, self.mask(one, example)))
             for (name, x), (_, y) in zip(self.others(one), self.others(other), strict=True):
                 if x.is_floating_point() and x.ndim and len(x) == len(a):
                     tally = tallies.setdefault(name, OtherTally(name))

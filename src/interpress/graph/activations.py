@@ -11,7 +11,11 @@ from torch import Tensor, fx
 
 from interpress.graph.program import family
 
-_PIECEWISE = {"aten.relu": (0.0, math.inf), "aten.hardsigmoid": (-3.0, 3.0)}
+_PIECEWISE = {
+    "aten.relu": (0.0, math.inf),
+    "aten.relu6": (0.0, 6.0),
+    "aten.hardsigmoid": (-3.0, 3.0),
+}
 """Activations that are linear between two bounds and constant outside, with these bounds."""
 _SMOOTH = (
     "aten.silu",

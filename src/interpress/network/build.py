@@ -29,7 +29,7 @@ def build(
 ) -> Network:
     """Return the network of a plan; the refit may hold `memory` GiB."""
     kept = plan.kept
-    T = study.interpolations(kept) if method.correct else {}
+    T = study.interpolations(kept, regularize=method.regularize) if method.correct else {}
     cut = Cut(study.spaces, kept, T)
     corrected = shrunk_copy(cut)
     proof = check(study.spaces, cut, corrected)

@@ -12,6 +12,7 @@ from interpress.allocation.plan import Plan
 from interpress.calibration.study import Study
 from interpress.data.calibration_set import Part
 from interpress.evaluation.tally import Agreement
+from interpress.method import Method
 from interpress.network.loss import held_out_loss
 from interpress.surgery.cut import Cut
 from interpress.surgery.weights import shrunk_copy
@@ -47,7 +48,7 @@ class _Judged(NamedTuple):
     examples: tuple[float, ...]
 
 
-def compare(study: Study, plans: Mapping[str, Plan], *, correct: bool) -> Comparison:
+def compare(study: Study, plans: Mapping[str, Plan], method: Method) -> Comparison:
     """Return which plan to build: the first one, unless another clearly loses less.
 
     Equal plans are built once.
@@ -56,7 +57,7 @@ def compare(study: Study, plans: Mapping[str, Plan], *, correct: bool) -> Compar
     for name, plan in plans.items():
         if all(dict(plan.widths) != dict(other.widths) for other in distinct.values()):
             distinct[name] = plan
-    judged = _judge(study, distinct, correct) if len(distinct) > 1 else {}
+    judged = _judge(study, distinct, method) if len(distinct) > 1 else {}
     best = usual = next(iter(distinct))
     for name in judged:
         is_clear = _is_clearly_less(judged[name], judged[usual])
@@ -78,13 +79,13 @@ def _is_clearly_less(other: _Judged, usual: _Judged) -> bool:
     return float(differences.mean()) >= _SIGNIFICANT * error
 
 
-def _judge(study: Study, plans: Mapping[str, Plan], correct: bool) -> dict[str, _Judged]:
+def _judge(study: Study, plans: Mapping[str, Plan], method: Method) -> dict[str, _Judged]:
     """Return the losses of all plans on examples that they were not interpolated from."""
     if study.held_examples >= ENOUGH_HELD_OUT:
-        parts = [_agreements(study, plans, correct, None)]
+        parts = [_agreements(study, plans, method, None)]
     else:
         halves = (0, 1) if study.fit_examples > 1 else (0,)
-        parts = [_agreements(study, plans, correct, half) for half in halves]
+        parts = [_agreements(study, plans, method, half) for half in halves]
     return {
         name: _Judged(
             sum(held_out_loss(part[name]) for part in parts) / len(parts),
@@ -95,12 +96,14 @@ def _judge(study: Study, plans: Mapping[str, Plan], correct: bool) -> dict[str, 
 
 
 def _agreements(
-    study: Study, plans: Mapping[str, Plan], correct: bool, half: int | None
+    study: Study, plans: Mapping[str, Plan], method: Method, half: int | None
 ) -> dict[str, Agreement]:
     """Return the agreement of every plan's network, interpolated from all examples or one half."""
     networks = []
     for plan in plans.values():
-        T = study.interpolations(plan.kept, half) if correct else {}
+        T = {}
+        if method.correct:
+            T = study.interpolations(plan.kept, half, regularize=method.regularize)
         networks.append(shrunk_copy(Cut(study.spaces, plan.kept, T)))
     if half is None:
         evaluator = study.evaluator()

@@ -81,6 +81,15 @@ class Options:
             progress=progress,
         )
 
+    def without_interpolation(self) -> Options:
+        """Return the same options with the rule that needs no interpolation.
+
+        The filters of largest norm stay, the same fraction everywhere. The refit still corrects
+        gains and biases, which a few rows determine.
+        """
+        method = replace(self.method, selection="l2", allocation="constant", correct=False)
+        return replace(self, method=method)
+
 
 def as_patterns(exclude: Sequence[str] | str) -> tuple[str, ...]:
     """Return a user's `exclude=` as a tuple of patterns."""

@@ -39,7 +39,8 @@ class SpacePlan:
     after: int
     kept: tuple[int, ...]
     error: float
-    """Largest `||Z - Z[:, kept] @ T||_2 / ||Z||_2` over the taps of the space."""
+    """Largest `||Z - Z[:, kept] @ T||_2 / ||Z||_2` over the taps of the space. If rows are few, it
+    is that of rows which were not fitted."""
     bound: float
     """The smallest error that any rank-k approximation has at that tap (from the SVD)."""
 
@@ -197,7 +198,13 @@ class Outcome:
                 ordering, interpolation = self._taps[tap]
                 norm = ordering.spectral_norm or 1.0
                 bound = ordering.svd_bound(interpolation.k).spectral / norm
-                worst = max(worst, (interpolation.spectral_error / norm, bound))
+                error = interpolation.spectral_error / norm
+                halves = self.study.statistics.halves[tap]
+                if not halves.many:
+                    columns = self.network.cut.columns(self.spaces.taps[tap])
+                    other_rows = halves.relative_error(columns.to(halves.second.device))
+                    error = max(error, other_rows)
+                worst = max(worst, (error, bound))
         return SpacePlan(name, space.size, self.widths[name], channels, *worst)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 from interpress.budgets.search import Search
 from interpress.calibration.study import Study
 from interpress.errors import ArgumentError
 from interpress.evaluation.tally import Agreement
+from interpress.method import Method
 from interpress.network.compare import ENOUGH_HELD_OUT
 from interpress.network.network import Network
 
@@ -28,7 +30,7 @@ def warn_about(search: Search, network: Network) -> tuple[str, ...]:
     """Warn about a ruined network and about untrusted spaces; return these sentences."""
     sentences = []
     for category, sentence in (
-        (FewExamplesWarning, _untrusted(network)),
+        (FewExamplesWarning, _untrusted(network, search.method)),
         (RuinedWarning, _ruined(search, network)),
     ):
         if sentence is not None:
@@ -37,16 +39,28 @@ def warn_about(search: Search, network: Network) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _untrusted(network: Network) -> str | None:
-    untrusted = network.plan.orders.untrusted
+def _untrusted(network: Network, method: Method) -> str | None:
+    orders = network.plan.orders
+    untrusted = orders.untrusted
+    if network.plan.kept and not method.correct and len(untrusted) == len(orders):
+        example = next(iter(untrusted))
+        return (
+            f"the examples say too little to interpolate any space ({example}: "
+            f"{untrusted[example]}). Filters of largest norm are kept, the same fraction "
+            "everywhere, and only gains and biases are corrected; give more examples"
+        )
     shrunk = [name for name in untrusted if name in network.plan.kept]
-    if not shrunk:
+    if not shrunk or not method.correct:
         return None
     more = f" and {len(shrunk) - 1} more" if len(shrunk) > 1 else ""
+    if not method.needs_trust:
+        return (
+            f"the examples say too little about {shrunk[0]!r}{more} ({untrusted[shrunk[0]]}), so T "
+            "fits noise there; give more examples, or use regularize=True"
+        )
     return (
         f"the budget cannot be met without shrinking {shrunk[0]!r}{more}, about which the examples "
-        f"say too little ({untrusted[shrunk[0]]}). Its channels are chosen by magnitude and hardly "
-        "corrected; give more examples, or ask for a larger network"
+        f"say too little ({untrusted[shrunk[0]]}); give more examples, or ask for a larger network"
     )
 
 
@@ -116,4 +130,5 @@ def _remedy(search: Search) -> str:
             low = fraction
     if holds is None:
         return "No smaller network holds; leave these spaces out with exclude="
-    return f"The nearest budget that holds is about {resource}={holds:.2g}"
+    rounded_up = math.ceil(100 * holds) / 100
+    return f"The nearest budget that holds is about {resource}={rounded_up:g}"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, fx
+from torch.utils import _pytree as pytree
 
 from interpress.data.batches import batch_size
 from interpress.graph.dense import DenseLayer, dense_layer_of
@@ -107,7 +108,9 @@ class SideBySide:
             if full_node.op == "placeholder":
                 same = full.weights.get(captured_name(full_node)) not in self._cut.weights
             else:
-                same = all(operand in equal for operand in full_node.all_input_nodes)
+                same = _constants(full_node) == _constants(small_node) and all(
+                    operand in equal for operand in full_node.all_input_nodes
+                )
             if same:
                 equal |= {full_node, small_node}
         return equal
@@ -262,6 +265,12 @@ class SideBySide:
 
     def _set(self, name: str, value: Tensor) -> None:
         self.new_weights[name] = self._small.set_weight(name, value)
+
+
+def _constants(node: fx.Node) -> list[object]:
+    """Return the arguments of an operator that are no values, such as the sizes of `zeros`."""
+    leaves = pytree.tree_leaves((node.args, node.kwargs))
+    return [leaf for leaf in leaves if not isinstance(leaf, fx.Node)]
 
 
 def _executor(program: Program) -> Executor:

@@ -35,7 +35,7 @@ class Site:
 
     @cached_property
     def in_order(self) -> bool:
-        """Whether the columns are the elements along `dims`, in the same order, once each."""
+        """Whether the columns are the first elements along `dims`, in the same order, once each."""
         return torch.equal(self.positions, torch.arange(self.positions.shape[1])[None])
 
 
@@ -81,7 +81,7 @@ class Tap:
             rows = _as_matrix(operand, dims)
         else:
             rows = _some_rows(operand, dims, at.to(operand.device))
-        if site.in_order:
+        if site.in_order and rows.shape[1] == self.size:
             return rows.clone() if at is None else rows  # never a view of the operand
         return rows[:, site.positions.to(operand.device)].reshape(-1, self.size)
 

@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 def _without_refit(method: Method, named: bool) -> Method:
     """Turn the refit of a named method off: the certificate is about `T`, which a refit replaces.
 
-    A `Method` that the user wrote keeps its refit.
+    A `Method` that the user wrote keeps its refit. `T` is plain least squares, which the
+    certificate is about.
     """
     if not method.correct:
         raise ArgumentError(
             "error= certifies the error of T, and correct=False leaves T out; ask for flops= or "
             "width=, or leave correct at True"
         )
+    method = replace(method, regularize=False)
     return replace(method, refit=False) if named else method
 
 

@@ -13,6 +13,7 @@ from interpress.calibration.halves import Prior
 from interpress.linalg.elimination import eliminate
 from interpress.linalg.factor import RFactor, safe_cholesky
 from interpress.linalg.pivoting import order_by_pivoting
+from interpress.selection.balance import balanced_dependents
 from interpress.selection.profile import Profile
 from interpress.selection.ranking import Ranking
 from interpress.selection.registry import selection
@@ -50,6 +51,9 @@ def _dependent(profile: Profile) -> Tensor:
     ordering = order_by_pivoting(RFactor(factor.rows, factor.floor, gram=gram, root=root))
     order = ordering.order.cpu()
     kept, dropped = order[ordering.independent.cpu()], order[~ordering.independent.cpu()]
+    if len(profile.space.cells.unique()) > 1:
+        dropped = balanced_dependents(factor, profile.space.cells)
+        kept = order[~torch.isin(order, dropped)]
     if all(_holds_on_other_rows(view, kept, dropped) for view in profile.views):
         return dropped
     return order[:0]

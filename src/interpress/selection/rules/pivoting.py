@@ -6,6 +6,7 @@ import torch
 
 from interpress.linalg.blocks import order_blocks
 from interpress.linalg.pivoting import order_by_pivoting
+from interpress.selection.balance import dependents_last
 from interpress.selection.profile import Profile
 from interpress.selection.ranking import Ranking
 from interpress.selection.registry import selection
@@ -17,7 +18,7 @@ def pivoting(profile: Profile) -> Ranking:
     if profile.in_blocks:
         return in_blocks(profile, weighted=False)
     ordering = order_by_pivoting(profile.factor)
-    return Ranking(ordering.order, ordering.proxy_errors)
+    return dependents_last(profile, Ranking(ordering.order, ordering.proxy_errors))
 
 
 def in_blocks(profile: Profile, *, weighted: bool) -> Ranking:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interpress.linalg.pivoting import order_by_weights
+from interpress.selection.balance import dependents_last
 from interpress.selection.profile import Profile
 from interpress.selection.ranking import Ranking
 from interpress.selection.registry import selection
@@ -17,4 +18,4 @@ def weights(profile: Profile) -> Ranking:
     if profile.in_blocks:
         return in_blocks(profile, weighted=True)
     ordering = order_by_weights(profile.factor, profile.H)
-    return Ranking(ordering.order, ordering.proxy_errors)
+    return dependents_last(profile, Ranking(ordering.order, ordering.proxy_errors))

