@@ -105,6 +105,18 @@ def test_batches_of_different_lengths_and_sizes_are_accepted() -> None:
     assert result.network.proof
 
 
+@pytest.mark.xfail(raises=RuntimeError, reason="batches with other numbers of classes are joined")
+def test_a_text_may_have_as_many_classes_as_tokens() -> None:
+    """The answer to a question is a position, so texts of other lengths have other classes."""
+    torch.manual_seed(0)
+    model = transformers.BertForQuestionAnswering(transformers.BertConfig(**SIZES)).eval()
+    singles = [padded([text]) for text in texts()]
+    result = interpress.compress(model, singles, flops=0.8, progress=False)
+    assert result.network.proof
+    assert result.agreement is not None
+    assert (result.agreement.kind, result.agreement.examples) == ("classification", 8)
+
+
 class PerToken(nn.Module):
     """Embeds tokens and classifies each one by itself, so positions cannot reach each other."""
 

@@ -12,7 +12,16 @@ from interpress import Method
 DATA = torch.randn(60, 3, 8, 8, generator=torch.Generator().manual_seed(9))
 
 
-def producer(groups: str, seed: int) -> nn.Sequential:
+def repeat_filters(layer: nn.Conv2d, source: list[int]) -> nn.Conv2d:
+    """Return the layer with filters and biases copied from those at `source`."""
+    with torch.no_grad():
+        layer.weight.copy_(layer.weight[source].clone())
+        assert layer.bias is not None
+        layer.bias.copy_(layer.bias[source].clone())
+    return layer
+
+
+def producer(groups: str, seed: int) -> nn.Module:
     """Return a network with a grouped convolution whose equal filters have equal letters.
 
     All groups read the same inputs, so filters of the same letter give the same channel, in one
@@ -20,35 +29,27 @@ def producer(groups: str, seed: int) -> nn.Sequential:
     """
     torch.manual_seed(seed)
     count, letters = len(groups.split()), groups.replace(" ", "")
-    model = nn.Sequential(
-        nn.Conv2d(3, 4 * count, 3, padding=1),
+    inputs = nn.Conv2d(3, 4 * count, 3, padding=1)
+    grouped = nn.Conv2d(4 * count, len(letters), 3, padding=1, groups=count)
+    return nn.Sequential(
+        repeat_filters(inputs, [*range(4)] * count),
         nn.ReLU(),
-        nn.Conv2d(4 * count, len(letters), 3, padding=1, groups=count),
+        repeat_filters(grouped, [letters.index(letter) for letter in letters]),
         nn.ReLU(),
         nn.Conv2d(len(letters), 5, 3, padding=1),
-    )
-    first_with = [letters.index(letter) for letter in letters]
-    with torch.no_grad():
-        for layer, source in ((model[0], [*range(4)] * count), (model[2], first_with)):
-            layer.weight.copy_(layer.weight[source].clone())
-            layer.bias.copy_(layer.bias[source].clone())
-    return model.eval()
+    ).eval()
 
 
-def consumer(groups: str, seed: int) -> nn.Sequential:
+def consumer(groups: str, seed: int) -> nn.Module:
     """Return a network with a grouped convolution that reads channels of which some are equal."""
     torch.manual_seed(seed)
     count, letters = len(groups.split()), groups.replace(" ", "")
-    model = nn.Sequential(
-        nn.Conv2d(3, len(letters), 3, padding=1),
+    first = nn.Conv2d(3, len(letters), 3, padding=1)
+    return nn.Sequential(
+        repeat_filters(first, [letters.index(letter) for letter in letters]),
         nn.ReLU(),
         nn.Conv2d(len(letters), 2 * count, 3, padding=1, groups=count),
-    )
-    source = [letters.index(letter) for letter in letters]
-    with torch.no_grad():
-        model[0].weight.copy_(model[0].weight[source].clone())
-        model[0].bias.copy_(model[0].bias[source].clone())
-    return model.eval()
+    ).eval()
 
 
 def errors_without_one_per_group(

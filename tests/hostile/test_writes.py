@@ -81,6 +81,8 @@ def test_ctrl_c_while_modes_are_restored(
 class Widens(Body):
     """Re-assigns a buffer, in float64."""
 
+    average: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("average", torch.zeros(4))
@@ -106,6 +108,8 @@ def test_a_buffer_that_becomes_float64_is_float32_again() -> None:
 class WidensInPlace(Body):
     """Gives a buffer other data, in float64, which torch.export cannot follow."""
 
+    scale: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("scale", torch.ones(4))
@@ -127,6 +131,9 @@ def test_a_buffer_with_other_data_is_refused_and_restored() -> None:
 
 class Counts(nn.Module):
     """Like a batch norm that counts its forwards and averages its inputs, in any mode."""
+
+    forwards: Tensor
+    mean: Tensor
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -34,8 +34,8 @@ def regression() -> Analysis:
     model = nn.Sequential(
         nn.Linear(8, 48), nn.Tanh(), nn.Linear(48, 32), nn.ReLU(), nn.Linear(32, 3)
     )
-    for layer in (model[0], model[2], model[4]):
-        layer.weight.data.mul_(4)
+    for name, parameter in model.named_parameters():
+        parameter.data.mul_(4 if name.endswith("weight") else 1)
     data = torch.randn(400, 8, generator=torch.Generator().manual_seed(1))
     return interpress.analyze(model, data, kind="regression", progress=False)
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from interpress.evaluation.output_meaning import OutputMeaning
 
@@ -67,8 +67,14 @@ def concatenate(parts: Sequence[TopClasses | None]) -> TopClasses | None:
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
-    classes = torch.cat([part.classes for part in known])
-    return TopClasses(classes, torch.cat([part.probabilities for part in known]))
+    top = max(part.classes.shape[1] for part in known)  # less where the classes are positions
+    classes = torch.cat([_padded(part.classes, top) for part in known])
+    return TopClasses(classes, torch.cat([_padded(part.probabilities, top) for part in known]))
+
+
+def _padded(values: Tensor, columns: int) -> Tensor:
+    """Return the values with columns of zeros: class 0 with probability 0."""
+    return nn.functional.pad(values, (0, columns - values.shape[1]))
 
 
 def draw_examples(weights: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor | None]:

@@ -36,6 +36,8 @@ class Comparison:
     """Of networks that are not refitted; smaller is better. The first is the usual one."""
 
     def __str__(self) -> str:
+        if len(self.losses) == 1:
+            return f"{self.best}; the others that were tried give the same widths"
         others = sorted((loss, name) for name, loss in self.losses.items() if name != self.best)
         listed = ", ".join(f"{name} {loss:.3g}" for loss, name in others)
         return f"{self.best}, loss {self.losses[self.best]:.3g} before the refit ({listed})"
