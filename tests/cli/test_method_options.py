@@ -7,13 +7,13 @@ from interpress.cli.method_options import (
     MethodOptions,
 )
 from interpress.extend import ALLOCATIONS, SELECTIONS
-from interpress.method import METHODS
+from interpress.method import BEST, METHODS
 
 
 def test_names_are_those_of_the_library() -> None:
     assert list(METHOD_NAMES) == list(METHODS)
     assert set(SELECTION_NAMES) <= set(SELECTIONS)
-    assert set(ALLOCATION_NAMES) <= set(ALLOCATIONS)
+    assert set(ALLOCATION_NAMES) <= {BEST, *ALLOCATIONS}
 
 
 def test_changes_are_the_parts_that_were_given() -> None:

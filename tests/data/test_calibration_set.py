@@ -216,8 +216,11 @@ def test_held_out_examples_are_gathered_in_order_into_bounded_batches(
 class Uncounted:
     """Batches whose number nobody knows."""
 
+    def __init__(self, examples: int = 60) -> None:
+        self.examples = examples
+
     def __iter__(self) -> Iterator[Tensor]:
-        yield from torch.ones(60, 3).split(20)
+        yield from torch.ones(self.examples, 3).split(20)
 
 
 @pytest.mark.parametrize(
@@ -229,16 +232,18 @@ class Uncounted:
         ([{"input": torch.randn(20, 3)}] * 3, 48),
         (iter(Uncounted()), 48),  # can be read only once, and is kept
         (DataLoader(TensorDataset(torch.randn(60, 3)), batch_size=7), 48),
-        (Uncounted(), None),
+        (Uncounted(), 48),  # few are counted
     ],
 )
-def test_the_number_of_fit_examples_is_known_unread_or_not_guessed(
-    source: object, examples: int | None
-) -> None:
+def test_the_number_of_fit_examples_is_known(source: object, examples: int) -> None:
     calibration = CalibrationSet(source, MODEL)
-    assert calibration.expected_fit_examples() == examples
-    if examples is not None:
-        assert calibration.count("fit") == examples
+    assert calibration.expected_fit_examples() == examples == calibration.count("fit")
+
+
+def test_examples_of_unknown_number_are_counted_up_to_a_thousand() -> None:
+    calibration = CalibrationSet(Uncounted(2000), MODEL)
+    assert calibration.expected_fit_examples() == 800
+    assert calibration.count("fit") == 1600
 
 
 def test_the_first_examples_are_at_most_four() -> None:

@@ -75,19 +75,22 @@ class OutputKind:
         With few examples it is less noisy than a divergence. `mask` says which positions count, as
         for `counted`.
         """
-        a, b = self._centred(reference.double().cpu()), self._centred(other.double().cpu())
         if mask is not None and self.counted(reference, mask) is not None:
-            a, b = (self.rows(output, mask) for output in (a, b))
-        spread = float((a - a.mean(0)).square().sum())
-        return float((a - b).square().sum()) / spread if spread > 0 else 0.0
+            return relative_distance(self.rows(reference, mask), self.rows(other, mask))
+        a, b = self._centred(reference.double().cpu()), self._centred(other.double().cpu())
+        return relative_distance(a, b)
 
     def _centred(self, output: Tensor) -> Tensor:
         return output
 
     def rows(self, output: Tensor, mask: Tensor) -> Tensor:
-        """Return the positions that count as rows (positions, ...), classes last."""
-        last = output if self.class_dim is None else output.movedim(self.class_dim, -1)
-        return last[mask.cpu().bool()]
+        """Return the positions that count as rows (positions, entries), centred as for `distance`.
+
+        `mask` has the shape of the first dims of the decisions.
+        """
+        centred = self._centred(output.double().cpu())
+        last = centred if self.class_dim is None else centred.movedim(self.class_dim, -1)
+        return last[mask.cpu().bool()].reshape(int(mask.sum()), -1)
 
     def confidence(self, output: Tensor) -> Tensor | None:
         """Return the probability of each decision, or None if there are no probabilities."""
@@ -186,6 +189,12 @@ class Binary(Classification):
 
     def _log_probabilities(self, scores: Tensor) -> Tensor:
         return nn.functional.logsigmoid(torch.stack([-scores, scores], -1))
+
+
+def relative_distance(reference: Tensor, other: Tensor) -> float:
+    """Return the squared difference relative to the spread of the rows; 0 if they are all equal."""
+    spread = float((reference - reference.mean(0)).square().sum())
+    return float((reference - other).square().sum()) / spread if spread > 0 else 0.0
 
 
 def example_means(values: Tensor, counted: Tensor | None) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from interpress.data.batches import batch_size
 from interpress.errors import ArgumentError, DataError
 from interpress.evaluation.output_errors import OtherTally
-from interpress.evaluation.output_kinds import KINDS, OutputKind
+from interpress.evaluation.output_kinds import KINDS, OutputKind, relative_distance
 from interpress.evaluation.outputs import OutputLayout, flatten_output, listed, natural_order
 from interpress.graph.example import Example
 from interpress.graph.model_state import evaluation
@@ -103,8 +103,13 @@ class OutputMeaning:
             decisions = self.rule.decisions(a)
             counts = torch.ones(decisions.shape[:2]) if mask is None else mask
             for part, output in zip(rows, (a, b), strict=True):
-                part.append(self.rule.rows(output.cpu(), counts))
-        return self.rule.distance(torch.cat(rows[0]), torch.cat(rows[1]))
+                part.append(self.rule.rows(output, counts))
+        entries = max(part.shape[1] for part in rows[0])  # less where the classes are positions
+        padded = [
+            torch.cat([nn.functional.pad(part, (0, entries - part.shape[1])) for part in parts])
+            for parts in rows
+        ]
+        return relative_distance(padded[0], padded[1])
 
 
 def check_kind(kind: str) -> str:

@@ -39,8 +39,8 @@ class SpacePlan:
     after: int
     kept: tuple[int, ...]
     error: float
-    """Largest `||Z - Z[:, kept] @ T||_2 / ||Z||_2` over the taps of the space. If rows are few, it
-    is that of rows which were not fitted."""
+    """Largest `||Z - Z[:, kept] @ T||_2 / ||Z||_2` over the taps of the space. If rows are few
+    and `T` is regularized, it is that of rows which were not fitted."""
     bound: float
     """The smallest error that any rank-k approximation has at that tap (from the SVD)."""
 
@@ -200,7 +200,7 @@ class Outcome:
                 bound = ordering.svd_bound(interpolation.k).spectral / norm
                 error = interpolation.spectral_error / norm
                 halves = self.study.statistics.halves[tap]
-                if not halves.many:
+                if self.method.regularize and not halves.many:
                     columns = self.network.cut.columns(self.spaces.taps[tap])
                     other_rows = halves.relative_error(columns.to(halves.second.device))
                     error = max(error, other_rows)

@@ -14,49 +14,81 @@ from interpress.linalg.factor import RFactor
 from interpress.selection.profile import Profile
 from interpress.selection.ranking import Ranking
 
-_ROUNDING = 1e-9  # part of a null vector that counts as zero
+_ROUNDING = 1e-6  # part of a null vector that counts as zero
 
 
 def balanced_dependents(factor: RFactor, cells: Tensor) -> Tensor:
-    """Return dependent columns to drop, in order, equally many of every cell.
+    """Return dependent columns to drop, in order, the same fraction of every cell.
 
-    `cells` is the cell of every column. Each round drops from the cell with the most columns left.
-    A column depends on the remaining ones if some null vector of their Gram matrix is not zero
-    there. Dropping it leaves the null vectors that are zero there.
+    `cells` is the cell of every column. Columns can be dropped together if their rows of the matrix
+    of null vectors are linearly independent: the others then span the same space. As many whole
+    rounds as possible are found, where a round drops the same fraction of every cell. This is the
+    intersection of two matroids, solved with augmenting paths.
     """
     null = _null_vectors(factor)  # (columns, null vectors)
-    left = torch.bincount(cells).double()
-    sizes = left.clone()
-    remaining = torch.ones(len(cells), dtype=torch.bool)
+    sizes = torch.bincount(cells)
     dropped: list[int] = []
-    while null.shape[1]:
-        fullest = (left / sizes) == (left / sizes).max()
-        weight = null.norm(dim=1) * (remaining & fullest[cells])
-        column = int(weight.argmax())
-        if float(weight[column]) <= _ROUNDING:
+    for count in range(1, int(sizes.min()) + 1):
+        allowed = count * sizes // sizes.min()
+        more = _extended(null, cells, dropped, allowed)
+        if more is None:
             break
-        direction = null[column] / null[column].norm()
-        # rotate the null vectors so that only one is not zero at this column, and leave it out
-        basis = torch.linalg.qr(torch.cat([direction[:, None], torch.eye(len(direction))], 1)).Q
-        null = null @ basis[:, 1:]
-        dropped.append(column)
-        remaining[column] = False
-        left[cells[column]] -= 1
-    rounds = int(((sizes - left) / sizes * sizes.min()).min())
-    return _whole_rounds(torch.tensor(dropped, dtype=torch.long), cells, rounds, sizes)
+        dropped = more
+    return torch.tensor(dropped, dtype=torch.long)
 
 
-def _whole_rounds(dropped: Tensor, cells: Tensor, rounds: int, sizes: Tensor) -> Tensor:
-    """Return the columns dropped until every cell has lost the same fraction."""
-    allowed = (rounds * sizes / sizes.min()).long()
-    taken = torch.zeros_like(allowed)
-    kept: list[int] = []
-    for column in dropped.tolist():
-        cell = int(cells[column])
-        if taken[cell] < allowed[cell]:
-            taken[cell] += 1
-            kept.append(column)
-    return torch.tensor(kept, dtype=torch.long)
+def _extended(null: Tensor, cells: Tensor, dropped: list[int], allowed: Tensor) -> list[int] | None:
+    """Return columns that fill what is allowed per cell, or None if there are none."""
+    current = list(dropped)
+    while len(current) < int(allowed.sum()):
+        path = _augmenting_path(null, cells, current, allowed)
+        if path is None:
+            return None
+        current = [column for column in current if column not in path[1::2]] + path[::2]
+    return current
+
+
+def _augmenting_path(
+    null: Tensor, cells: Tensor, dropped: list[int], allowed: Tensor
+) -> list[int] | None:
+    """Return columns to add (even positions) and to give back (odd ones): one more is dropped.
+
+    The path is a shortest one. It begins at a column that is independent of those dropped and ends
+    at one whose cell may lose another; in between, a column takes the place of one in its cell.
+    """
+    rows = null[dropped]  # (dropped, null vectors)
+    shares = null @ torch.linalg.pinv(rows)  # null = shares @ rows + rest
+    rest = (null - shares @ rows).norm(dim=1)
+    rest[dropped] = 0
+    taken = torch.bincount(cells[dropped], minlength=len(allowed))
+    open_cell = (taken < allowed)[cells]
+    before: dict[int, int | None] = {}
+    queue = [
+        column for column in rest.argsort(descending=True).tolist() if rest[column] > _ROUNDING
+    ]
+    before.update(dict.fromkeys(queue))
+    best = [column for column in queue if open_cell[column]]
+    if best:
+        return best[:1]
+    for column in queue:  # grows while it is walked
+        if open_cell[column]:
+            return _walked_back(before, column)
+        for position, given_back in enumerate(dropped):
+            if given_back in before or cells[given_back] != cells[column]:
+                continue
+            before[given_back] = column
+            for other in shares[:, position].abs().gt(_ROUNDING).nonzero()[:, 0].tolist():
+                if other not in before and other not in dropped:
+                    before[other] = given_back
+                    queue.append(other)
+    return None
+
+
+def _walked_back(before: dict[int, int | None], column: int) -> list[int]:
+    path = [column]
+    while (previous := before[path[-1]]) is not None:
+        path.append(previous)
+    return path[::-1]
 
 
 def _null_vectors(factor: RFactor) -> Tensor:
