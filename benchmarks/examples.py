@@ -144,7 +144,7 @@ def _methods() -> dict[str, Build]:
     return {
         "preserve": partial(_built, Method()),
         "constant": partial(_built, Method(allocation="constant")),
-        "L2 and batch norms": _magnitude,
+        "L2": _magnitude,
     }
 
 
@@ -171,21 +171,22 @@ def _magnitude(analysis: interpress.Analysis, images: Tensor, asked: float) -> n
 
 
 def tables(rows: list[Row]) -> str:
-    """Return one table per network."""
+    """Return one table per network, largest budget first, with the methods side by side."""
     parts = []
-    for network in dict.fromkeys(row["network"] for row in rows):
-        own = [row for row in rows if row["network"] == network]
-        columns = list(dict.fromkeys((row["asked"], row["method"]) for row in own))
+    for network in sorted({row["network"] for row in rows}):
+        known = {
+            (row["asked"], row["method"], row["images"]): f"{100 * row['agreement']:.1f}"
+            for row in rows
+            if row["network"] == network
+        }
+        budgets = sorted({asked for asked, _, _ in known}, reverse=True)
+        columns = [(asked, method) for asked in budgets for method in _methods()]
         header = ["images", *(f"{method}, {asked:g}" for asked, method in columns)]
-        lines = []
-        for images in dict.fromkeys(row["images"] for row in own):
-            by_column = {
-                (row["asked"], row["method"]): f"{100 * row['agreement']:.1f}"
-                for row in own
-                if row["images"] == images
-            }
-            lines.append([images, *(by_column.get(column, "") for column in columns)])
-        parts += [f"## {network_title(network)}", table(header, lines)]
+        lines = [
+            [images, *(known.get((*column, images), "") for column in columns)]
+            for images in sorted({images for _, _, images in known})
+        ]
+        parts += [f"### {network_title(network)}", table(header, lines)]
     return "\n\n".join(parts)
 
 

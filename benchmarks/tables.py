@@ -8,7 +8,12 @@ from collections.abc import Iterable, Sequence
 
 _PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
 
-_NETWORK_TITLES = {"vgg16": "VGG-16", "mobilenetv1": "MobileNetV1", "resnet56": "ResNet-56"}
+_NETWORK_TITLES = {
+    "vgg16": "VGG-16",
+    "mobilenetv1": "MobileNetV1",
+    "resnet56": "ResNet-56",
+    "efficientnet-lite2": "EfficientNet-Lite2",
+}
 
 
 def network_title(name: str) -> str:

@@ -43,8 +43,6 @@ class TapRows:
         """Return what was collected."""
         if not any(stream.rows for stream in self._streams):
             raise DataError("the mask excludes every position; mark those that count with True")
-        if not any(stream.rows for stream in self._streams):
-            raise DataError("the mask excludes every position; mark those that count with True")
         whole = FactorStream(self._tap.size)
         for stream in self._streams:
             whole.merge(stream)

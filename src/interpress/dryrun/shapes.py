@@ -44,17 +44,17 @@ class ShapeTrial:
                 failure, choices = self._choose(names)
             if failure is None:
                 self.spaces = replace(self.spaces, choices=self._fewest_changes(names, choices))
-                failure = self._fails_alone(names)
+                failure = self._fails_apart(names)
             if failure is None:
                 return self.spaces
             if not self._tie(failure, names):
                 self._freeze(failure, names)
         return self.spaces
 
-    def _fails_alone(self, names: list[str]) -> Failure | None:
-        """Return the first failure of an entangled space that shrinks alone."""
+    def _fails_apart(self, names: list[str]) -> Failure | None:
+        """Return the first failure of spaces that shrink without those they are entangled with."""
         choices = dict(self.spaces.choices)
-        failures = (self._run([name], choices) for name in self.entangled(names))
+        failures = (self._run(part, choices) for part in self.apart(names))
         return next((failure for failure in failures if failure is not None), None)
 
     def alternatives(self, names: list[str]) -> Iterator[Choices]:
@@ -82,18 +82,32 @@ class ShapeTrial:
                 if len(change) == count and self._run(names, choices) is None:
                     yield choices
 
-    def entangled(self, names: list[str]) -> list[str]:
-        """Return the spaces that share an integer attribute of some module with other spaces."""
+    def apart(self, names: list[str]) -> list[list[str]]:
+        """Return parts of the entangled spaces, so that no two spaces of a part are entangled.
+
+        Spaces are entangled if they share an integer attribute of some module, which may follow the
+        wrong one of them. Spaces of different modules can be tried at the same time, so there are
+        only a few parts, however many modules are alike.
+        """
         candidates, sizes = self._candidates(names)
         chosen = dict(self.spaces.choices)
-        groups = [
-            group
-            for candidate in candidates
-            if chosen.get(candidate.slot, candidate.sources[0]) is not None
-            for group in shared(self.spaces, candidate, sizes)
-        ]
-        members = {index for group in groups for index in group}
-        return [name for name in names if self.spaces.index(self.spaces[name]) in members]
+        partners: dict[int, set[int]] = {}
+        for candidate in candidates:
+            if chosen.get(candidate.slot, candidate.sources[0]) is not None:
+                for group in shared(self.spaces, candidate, sizes):
+                    for member in group:
+                        partners.setdefault(member, set()).update(group - {member})
+        parts: list[list[int]] = []
+        for name in names:
+            index = self.spaces.index(self.spaces[name])
+            if index in partners:
+                free = (part for part in parts if not partners[index].intersection(part))
+                part = next(free, None)
+                if part is None:
+                    parts.append([index])
+                else:
+                    part.append(index)
+        return [[self.spaces.all[index].name for index in part] for part in parts]
 
     def _fewest_changes(self, names: list[str], choices: Choices) -> Choices:
         """Return the choices without changes that are not needed for the model to run.

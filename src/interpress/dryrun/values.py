@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 from interpress.dryrun.fake_run import first_line
@@ -36,23 +37,21 @@ class ValueTrial:
 
     def _settled(self) -> Spaces:
         names = [space.name for space in self.spaces.shrinkable]
-        if not names or self._holds_together_and_alone(names):
+        if not names or self._holds_together_and_apart(names):
             return self.spaces
         if self._rescale(names) or self._rechoose(names):
             return self.spaces
-        while names and not self._holds_together_and_alone(names):
+        while names and not self._holds_together_and_apart(names):
             self.spaces = self.spaces.freeze(self._culprits(names))
             names = [space.name for space in self.spaces.shrinkable]
         return self.spaces
 
-    def _holds_together_and_alone(self, names: list[str]) -> bool:
-        """Return whether the identity holds for all spaces at once, and for entangled ones alone.
+    def _holds_together_and_apart(self, names: list[str]) -> bool:
+        """Return whether the identity holds for all spaces at once, and for entangled ones apart.
 
         Entangled spaces share an integer attribute, which may follow the wrong one of them.
         """
-        return self._holds(names) and all(
-            self._holds([name]) for name in ShapeTrial(self.spaces).entangled(names)
-        )
+        return self._holds(names) and all(map(self._holds, ShapeTrial(self.spaces).apart(names)))
 
     def _rescale(self, names: list[str]) -> bool:
         """Assume that consumers divide by the square root of the tap's width; keep it if it holds.
@@ -81,7 +80,7 @@ class ValueTrial:
         plain = self.spaces
         for choices in ShapeTrial(plain).alternatives(names):
             self.spaces = replace(plain, choices=choices)
-            if self._holds_together_and_alone(names):
+            if self._holds_together_and_apart(names):
                 return True
         self.spaces = plain
         return False
@@ -105,7 +104,7 @@ class ValueTrial:
         If none fails alone, that one is the last space of the shortest prefix of `names` that
         fails, found by bisection.
         """
-        entangled = ShapeTrial(self.spaces).entangled(names)
+        entangled = list(itertools.chain(*ShapeTrial(self.spaces).apart(names)))
         failing_alone = self._failing_alone(names) | {
             name: "it cannot shrink by itself" for name in entangled if not self._holds([name])
         }
