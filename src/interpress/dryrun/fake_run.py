@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -17,8 +17,14 @@ from torch.overrides import TorchFunctionMode
 from interpress.dryrun.inputs import trial_kept
 from interpress.graph.model_state import evaluation
 from interpress.spaces.spaces import Spaces
-from interpress.surgery.attributes import Choices, update_attributes
+from interpress.surgery.attributes import (
+    KNOWN_TYPES,
+    Choices,
+    update_known_sizes,
+    write_sizes,
+)
 from interpress.surgery.cut import Cut
+from interpress.surgery.size_attributes import find_candidates, observe_sizes
 from interpress.surgery.weights import copy_with
 
 
@@ -33,35 +39,49 @@ class Failure:
     """Number of calls into torch before the failure."""
 
 
-def run_smaller(spaces: Spaces, names: list[str], choices: Choices) -> Failure | None:
-    """Run the model with the named spaces smaller, and return the failure if there is one."""
-    program = spaces.program
-    cut = Cut(spaces, trial_kept(spaces, names))
-    named = dict(program.model.named_parameters()) | dict(program.model.named_buffers())
-    shapes = {name: tuple(tensor.shape) for name, tensor in named.items()} | _shrunk_shapes(cut)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
-        fakes = {
-            name: torch.empty(shapes[name], dtype=t.dtype, device=t.device)
-            for name, t in named.items()
-        }
-    smaller = copy_with(program.model, fakes)
-    update_attributes(cut, smaller, choices)
-    inputs = program.example.map(mode.from_tensor)
-    counter = _CallCounter()
-    try:
-        with (
-            _without_fake_tensor_log(),
-            torch.random.fork_rng(),
-            mode,
-            evaluation(smaller),
-            torch.no_grad(),
-            counter,
-        ):
-            inputs.call(smaller)
-    except Exception as problem:  # the model's code may raise anything
-        return _failure(problem, smaller, counter.count)
-    return None
+class FakeTrial:
+    """A copy of a model with some spaces smaller, whose tensors have no values.
+
+    It is made once and run with any number of choices for the sizes that modules store.
+    """
+
+    def __init__(self, spaces: Spaces, names: Sequence[str]) -> None:
+        program = spaces.program
+        cut = Cut(spaces, trial_kept(spaces, list(names)))
+        self.sizes = observe_sizes(spaces, {name: len(index) for name, index in cut.kept.items()})
+        self.candidates = find_candidates(spaces, self.sizes, KNOWN_TYPES)
+        named = dict(program.model.named_parameters()) | dict(program.model.named_buffers())
+        shapes = {name: tuple(t.shape) for name, t in named.items()} | _shrunk_shapes(cut)
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+        with self._mode:
+            fakes = {
+                name: torch.empty(shapes[name], dtype=t.dtype, device=t.device)
+                for name, t in named.items()
+            }
+        self._model = copy_with(program.model, fakes)
+        update_known_sizes(self._model)
+        self._inputs = program.example.map(self._mode.from_tensor)
+
+    def run(self, choices: Choices) -> Failure | None:
+        """Run the copy, and return the failure if there is one.
+
+        A slot without a choice follows its likeliest source.
+        """
+        counter = _CallCounter()
+        try:
+            with (
+                _without_fake_tensor_log(),
+                torch.random.fork_rng(),
+                self._mode,
+                evaluation(self._model),  # puts the old sizes back
+                torch.no_grad(),
+                counter,
+            ):
+                write_sizes(self._model, self.sizes, self.candidates, choices)
+                self._inputs.call(self._model)
+        except Exception as problem:  # the model's code may raise anything
+            return _failure(problem, self._model, counter.count)
+        return None
 
 
 class _CallCounter(TorchFunctionMode):

@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from interpress.dryrun.fake_run import Failure, run_smaller
-from interpress.dryrun.inputs import trial_kept, weights_of
+from interpress.dryrun.fake_run import FakeTrial, Failure
+from interpress.dryrun.inputs import weights_of
 from interpress.spaces.spaces import Spaces
-from interpress.surgery.attributes import KNOWN_TYPES, Choices
+from interpress.surgery.attributes import Choices
 from interpress.surgery.size_attributes import (
     Candidates,
     Sizes,
     conflicts,
-    find_candidates,
     names_a_size,
-    observe_sizes,
     shared,
 )
 
@@ -31,10 +29,11 @@ class ShapeTrial:
     """Shrinks all spaces at once, and merges or freezes those for which the model does not run."""
 
     spaces: Spaces
+    _last: tuple[object, FakeTrial] | None = None
 
     def settle(self) -> Spaces:
         """Return the spaces that the model's code can shrink, with the choices for this."""
-        if not self.spaces.shrinkable or run_smaller(self.spaces, [], {}) is not None:
+        if not self.spaces.shrinkable or self._run([], {}) is not None:
             return self.spaces  # a model that does not run without values is tried only with values
         while names := [space.name for space in self.spaces.shrinkable]:
             failure, choices = self._choose(names, pairs=False)
@@ -124,10 +123,8 @@ class ShapeTrial:
         return choices
 
     def _candidates(self, names: list[str]) -> tuple[list[Candidates], Sizes]:
-        kept = trial_kept(self.spaces, names)
-        widths = {name: len(index) for name, index in kept.items()}
-        sizes = observe_sizes(self.spaces, widths)
-        return find_candidates(self.spaces, sizes, KNOWN_TYPES), sizes
+        trial = self._trial(names)
+        return trial.candidates, trial.sizes
 
     def _choose(self, names: list[str], *, pairs: bool = True) -> tuple[Failure | None, Choices]:
         """Change the sources of slots, as long as the model runs further, until it runs through.
@@ -169,7 +166,14 @@ class ShapeTrial:
             yield from itertools.islice(changes, _MOST_COMBINATIONS)
 
     def _run(self, names: list[str], choices: Choices) -> Failure | None:
-        return run_smaller(self.spaces, names, choices)
+        return self._trial(names).run(choices)
+
+    def _trial(self, names: list[str]) -> FakeTrial:
+        """Return a smaller copy to run; the last one is used again if it is of the same spaces."""
+        key = (self.spaces.all, tuple(names))
+        if self._last is None or self._last[0] != key:
+            self._last = (key, FakeTrial(self.spaces, names))
+        return self._last[1]
 
     def _tie(self, failure: Failure, names: list[str]) -> bool:
         """Merge spaces for which a running module has one integer; return whether that helps."""

@@ -43,10 +43,13 @@ class Spaces(Sequence[ChannelSpace]):
     def __getitem__(self, key: int | str) -> ChannelSpace:  # type: ignore[override]
         if isinstance(key, int):
             return self.all[key]
-        for space in self.all:
-            if space.name == key:
-                return space
+        if key in self._numbers:
+            return self.all[self._numbers[key]]
         raise ArgumentError(f"there is no space {key!r}; the spaces are {', '.join(self.names)}")
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {space.name: number for number, space in enumerate(self.all)}
 
     def __iter__(self) -> Iterator[ChannelSpace]:
         return iter(self.all)
@@ -82,7 +85,7 @@ class Spaces(Sequence[ChannelSpace]):
 
     def tied(self, names: Sequence[str]) -> Spaces:
         """Return the spaces with the named ones merged, because they must keep the same share."""
-        first, *following = sorted(self.index(self[name]) for name in names if name in self.names)
+        first, *following = sorted(self._numbers[name] for name in names if name in self._numbers)
         merged, membership, spaces = self.all[first], self.membership, list(self.all)
         for index in reversed(following):
             absorbed = spaces.pop(index)
@@ -93,7 +96,10 @@ class Spaces(Sequence[ChannelSpace]):
 
     def index(self, value: ChannelSpace, start: int = 0, stop: int | None = None) -> int:
         """Return the number of a space."""
-        return self.names.index(value.name, start, stop or len(self.all))
+        number = self._numbers.get(value.name, -1)
+        if not start <= number < (len(self.all) if stop is None else stop):
+            raise ValueError(f"{value.name!r} is not among these spaces")
+        return number
 
     def __str__(self) -> str:
         return render(self.all, self.cost, self.unused)

@@ -7,7 +7,7 @@ decided by running the smaller network (`interpress.dryrun`), not by their names
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import nn
@@ -16,6 +16,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from interpress.surgery.cut import Cut
 from interpress.surgery.size_attributes import (
+    Candidates,
     Sizes,
     Slot,
     Source,
@@ -66,37 +67,41 @@ KNOWN: list[tuple[type[nn.Module], Callable[[Any], dict[str, int]]]] = [
 KNOWN_TYPES = tuple(kind for kind, _ in KNOWN)
 
 
-def update_attributes(cut: Cut, smaller: nn.Module, choices: Choices | None = None) -> None:
-    """Set the size attributes of a smaller copy to its actual sizes.
-
-    `choices` replaces `spaces.choices`. A slot without a choice follows its likeliest source.
-    """
+def update_attributes(cut: Cut, smaller: nn.Module) -> None:
+    """Set the size attributes of a smaller copy to its actual sizes."""
     spaces = cut.spaces
-    modules = dict(smaller.named_modules())
-    for module in modules.values():
-        _update_known(module)
+    update_known_sizes(smaller)
     if not modules_with_integers(spaces.program.model, KNOWN_TYPES):
         return
     widths = {name: len(index) for name, index in cut.kept.items()}
     sizes = observe_sizes(spaces, widths)
-    chosen = dict(spaces.choices if choices is None else choices)
-    for candidate in find_candidates(spaces, sizes, KNOWN_TYPES):
-        chosen.setdefault(candidate.slot, candidate.sources[0])
+    write_sizes(smaller, sizes, find_candidates(spaces, sizes, KNOWN_TYPES), dict(spaces.choices))
+
+
+def update_known_sizes(smaller: nn.Module) -> None:
+    """Set the size attributes of PyTorch's own layers to the sizes of their weights."""
+    for module in smaller.modules():
+        for kind, sizes_of in KNOWN:
+            if isinstance(module, kind) and getattr(module, "weight", None) is not None:
+                for name, size in sizes_of(module).items():
+                    setattr(module, name, size)
+                break
+
+
+def write_sizes(
+    smaller: nn.Module, sizes: Sizes, candidates: Iterable[Candidates], choices: Choices
+) -> None:
+    """Set the size attributes of all other modules.
+
+    A slot without a choice follows its likeliest source.
+    """
+    chosen = {candidate.slot: candidate.sources[0] for candidate in candidates} | choices
     for slot, source in chosen.items():
-        for name, module in modules.items():
+        for name, module in smaller.named_modules():
             if source is not None and type(module) is slot.kind:
                 number = _size_after(sizes, name, source)
                 if number is not None:
                     write(module, slot, number)
-
-
-def _update_known(module: nn.Module) -> None:
-    """Set the size attributes of one of PyTorch's own layers."""
-    for kind, sizes_of in KNOWN:
-        if isinstance(module, kind) and getattr(module, "weight", None) is not None:
-            for name, size in sizes_of(module).items():
-                setattr(module, name, size)
-            break
 
 
 def _size_after(sizes: Sizes, module: str, source: Source) -> int | None:
