@@ -89,8 +89,9 @@ class Grouping:
                 draft.frozen = "all its channels are tied to each other"
         constraints = self._constraints()
         drafts = self._merge_unequal(drafts, constraints)
+        blocks = self._blocks(constraints)
         for draft in drafts:
-            self._divide_into_cells(draft, constraints)
+            self._divide_into_cells(draft, blocks)
         return drafts
 
     def _constraints(self) -> list[_Constraint]:
@@ -130,21 +131,23 @@ class Grouping:
                     break
         return drafts
 
-    def _divide_into_cells(self, draft: Draft, constraints: list[_Constraint]) -> None:
+    def _blocks(self, constraints: list[_Constraint]) -> NDArray[np.int64]:
+        """Return, per class, the sum of random numbers drawn for the blocks it is in."""
+        rng = np.random.default_rng(1)
+        blocks = np.zeros(len(self.relevant), dtype=np.int64)
+        for numbers, _ in constraints:
+            keys = rng.integers(1, 2**40, size=len(numbers))
+            np.add.at(blocks, numbers.numpy(), keys.reshape(-1, *(1,) * (numbers.ndim - 1)))
+        return blocks
+
+    def _divide_into_cells(self, draft: Draft, blocks: NDArray[np.int64]) -> None:
         """Put channels that are in the same block of every constraint into one cell."""
         draft.classes.sort(key=self.first_label)
         if draft.frozen is not None:
             return
-        blocks_key = dict.fromkeys(draft.classes, 0)  # the sum of random keys of its blocks
-        rng = np.random.default_rng(1)
-        for numbers, _ in constraints:
-            keys = rng.integers(1, 2**40, size=len(numbers)).tolist()
-            in_draft = torch.isin(numbers, torch.tensor(draft.classes))
-            rows = torch.nonzero(in_draft)[:, 0].tolist()
-            for row, number in zip(rows, numbers[in_draft].tolist(), strict=True):
-                blocks_key[number] += keys[row]
-        cell = {key: index for index, key in enumerate(dict.fromkeys(blocks_key.values()))}
-        draft.cells = [cell[blocks_key[number]] for number in draft.classes]
+        keys = blocks[draft.classes].tolist()
+        cell = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+        draft.cells = [cell[key] for key in keys]
         if draft.step == len(draft.classes) > 1:
             sizes = sorted(set(np.bincount(draft.cells).tolist()))
             named = " and ".join(str(size) for size in sizes[:3])
