@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from interpress.dryrun.fake_run import FakeTrial, Failure
+from interpress.dryrun.fake_run import Failure, FakeTrial
 from interpress.dryrun.inputs import weights_of
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.attributes import Choices
