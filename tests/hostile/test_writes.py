@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,15 @@ CALLS: dict[str, Callable[[nn.Module], Any]] = {
 }
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt, which it does not in a job that a shell put aside."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("before_last", [{0}, {3}, {6}, {6, 5, 3}])
 @pytest.mark.parametrize("call", CALLS)
 def test_ctrl_c_while_modes_are_restored(

@@ -4,12 +4,18 @@ The program shows which channels could be removed. It does not show whether the 
 module runs with fewer channels. So all spaces are shrunk at once: first on tensors without values,
 which is fast and decides which integer attributes have to change, then with values, by the
 projection identity. A failure is traced to a module, and its spaces are frozen with the reason.
+
+If the model repeats blocks, this happens on a shorter copy. The whole model is then shrunk once to
+confirm it, and tried as it is if that fails.
 """
 
 from __future__ import annotations
 
 from interpress.dryrun.shapes import ShapeTrial
+from interpress.dryrun.shorten import shorten
+from interpress.dryrun.transfer import transferred
 from interpress.dryrun.values import ValueTrial
+from interpress.spaces.from_program import spaces_of
 from interpress.spaces.spaces import Spaces
 
 
@@ -18,5 +24,21 @@ def settle(spaces: Spaces) -> Spaces:
 
     The result also records which size each integer attribute follows (`choices`).
     """
+    shortened = shorten(spaces.program) if spaces.shrinkable and spaces.trace.finite else None
+    if shortened is not None:
+        before = spaces_of(shortened.program)
+        found = transferred(spaces, shortened, before, _tried(before))
+        if found is not None and _is_confirmed(found):
+            return found
+    return _tried(spaces)
+
+
+def _tried(spaces: Spaces) -> Spaces:
     spaces = ShapeTrial(spaces).settle()
     return ValueTrial(spaces).settle()
+
+
+def _is_confirmed(spaces: Spaces) -> bool:
+    """Return whether the whole model runs with all spaces smaller, and gives the right values."""
+    names = [space.name for space in spaces.shrinkable]
+    return ShapeTrial(spaces).runs(names) and ValueTrial(spaces).holds(names)

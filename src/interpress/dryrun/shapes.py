@@ -50,6 +50,10 @@ class ShapeTrial:
                 self._freeze(failure, names)
         return self.spaces
 
+    def runs(self, names: list[str]) -> bool:
+        """Return whether the model runs with some spaces smaller and the choices there are."""
+        return self._run(names, dict(self.spaces.choices)) is None
+
     def _fails_apart(self, names: list[str]) -> Failure | None:
         """Return the first failure of spaces that shrink without those they are entangled with."""
         choices = dict(self.spaces.choices)

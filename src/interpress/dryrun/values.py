@@ -30,10 +30,18 @@ class ValueTrial:
                 "compared with it; check the model's weights, or pass another example"
             )
         if self.spaces.shrinkable:
-            self.spaces = replace(
-                self.spaces, program=replace(program, model=perturbed(program.model))
-            )
+            self._perturb()
         return replace(self._settled(), program=program)
+
+    def holds(self, names: list[str]) -> bool:
+        """Return whether the identity holds for some spaces at once, with perturbed weights."""
+        if names:
+            self._perturb()
+        return not names or self._holds(names)
+
+    def _perturb(self) -> None:
+        program = self.spaces.program
+        self.spaces = replace(self.spaces, program=replace(program, model=perturbed(program.model)))
 
     def _settled(self) -> Spaces:
         names = [space.name for space in self.spaces.shrinkable]

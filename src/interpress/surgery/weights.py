@@ -29,8 +29,13 @@ def shrunk_copy(cut: Cut) -> nn.Module:
     return smaller
 
 
-def copy_with(model: nn.Module, changed: Mapping[str, Tensor]) -> nn.Module:
-    """Return a deep copy of the model with some parameters and buffers replaced, by name."""
+def copy_with(
+    model: nn.Module, changed: Mapping[str, Tensor], *, shared: bool = False
+) -> nn.Module:
+    """Return a deep copy of the model with some parameters and buffers replaced, by name.
+
+    With `shared`, what is replaced may share memory with the original.
+    """
     named = dict(model.named_parameters()) | dict(model.named_buffers())
     memo: dict[int, Any] = {}
     for name, tensor in changed.items():
@@ -49,7 +54,8 @@ def copy_with(model: nn.Module, changed: Mapping[str, Tensor]) -> nn.Module:
             f"{type(model).__name__} cannot be copied ({type(problem).__name__}: {problem}); "
             "remove attributes that cannot be copied, such as locks, files and generators"
         ) from problem
-    _check_separate(model, duplicate)
+    if not shared:
+        _check_separate(model, duplicate)
     return duplicate
 
 
