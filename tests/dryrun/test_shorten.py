@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -147,7 +148,9 @@ def test_excluded_blocks_stay_frozen() -> None:
 
 
 @pytest.mark.slow
-def test_the_time_grows_with_the_number_of_blocks() -> None:
+def test_the_time_grows_with_the_number_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # what pytest records
+
     def seconds(layers: int) -> float:
         model = llama(layers)
         started = time.perf_counter()
@@ -155,4 +158,5 @@ def test_the_time_grows_with_the_number_of_blocks() -> None:
         return time.perf_counter() - started
 
     seconds(2)
-    assert seconds(64) <= 2.2 * seconds(32)
+    times = [(seconds(32), seconds(64)) for _ in range(2)]
+    assert min(long for _, long in times) <= 2.2 * min(short for short, _ in times)
