@@ -11,11 +11,16 @@ from interpress.surgery.cut import Cut
 from interpress.surgery.weights import copy_with
 
 
+_DIFFERENT = 6
+"""Neighbouring spaces that keep different numbers of channels."""
+
+
 def trial_kept(spaces: Spaces, names: list[str]) -> dict[str, Tensor]:
     """Return channels to keep in each named space: a part of every cell.
 
-    Spaces that share a weight keep different numbers if possible, so that a size that follows the
-    wrong space is noticed.
+    About two thirds stay, so that some of them are active. Spaces that share a weight keep
+    different numbers if possible, and so do neighbours, so that a size that follows the wrong space
+    is noticed.
     """
     kept: dict[str, Tensor] = {}
     used_by_weight: dict[str, set[int]] = {}
@@ -23,7 +28,9 @@ def trial_kept(spaces: Spaces, names: list[str]) -> dict[str, Tensor]:
         space = spaces[name]
         steps = space.size // space.step
         used = set().union(*(used_by_weight.get(weight, set()) for weight in weights_of(space)))
-        preferences = [1 + (2 * steps // 3 + index + i) % (steps - 1) for i in range(steps - 1)]
+        preferences = sorted(range(1, steps), key=lambda number: abs(3 * number - 2 * steps))
+        first = index % min(_DIFFERENT, len(preferences))
+        preferences = preferences[first:] + preferences[:first]
         count = next((number for number in preferences if number not in used), preferences[0])
         for weight in weights_of(space):
             used_by_weight.setdefault(weight, set()).add(count)
