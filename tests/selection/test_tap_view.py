@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
 
+from interpress.calibration.halves import Halves
 from interpress.linalg.factor import RFactor
 from interpress.selection.tap_view import TapView
 
@@ -18,7 +17,8 @@ U = torch.randn(8, 3, generator=GENERATOR, dtype=torch.float64)
 
 def view_of(Z: Tensor, per_unit: int = 1, variance: float | None = None) -> TapView:
     factor = RFactor.from_gram(Z.T @ Z, len(Z))
-    return TapView("tap", factor, per_unit, variance, lambda: U @ U.T, lambda: None)
+    halves = Halves(factor, torch.zeros_like(factor.G), Z.sum(0).expand(2, -1), (len(Z), 0))
+    return TapView("tap", per_unit, lambda: halves, lambda: variance, lambda: U @ U.T, lambda: None)
 
 
 @pytest.mark.parametrize(("per_unit", "width"), [(1, 3), (1, 8), (2, 1), (2, 3), (4, 1)])
@@ -45,7 +45,7 @@ def test_kept_columns_that_depend_on_each_other_are_no_problem() -> None:
 
 def test_errors_are_relative_to_the_variance_of_the_consumers_output() -> None:
     assert view_of(Z).energy == pytest.approx(float((Z @ U).square().sum()))
-    assert replace(view_of(Z), variance=2.5).energy == 2.5 * 60
+    assert view_of(Z, variance=2.5).energy == 2.5 * 60
 
 
 def test_columns_of_units_stand_side_by_side() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -58,7 +58,7 @@ def calibrate(
     `patches` also measures what the selection "patches" needs. `expected` is about how many
     examples there are, if known. `done` is called after every batch.
     """
-    collector = _Collector(spaces, seed, patches, expected)
+    collector = Collector(spaces, seed, patches, expected)
     top_classes: list[TopClasses | None] = []
     kernels = fast_kernels(spaces.program, spaces.program.parameters())
     executor = Executor(spaces.program, kernels=kernels)
@@ -76,12 +76,20 @@ def calibrate(
     return collector.statistics(examples, concatenate(top_classes))
 
 
-class _Collector:
+class Collector:
     """Hooks for the executor that add what they see to the statistics."""
 
-    def __init__(self, spaces: Spaces, seed: int, patches: bool, expected: int | None) -> None:
+    def __init__(
+        self,
+        spaces: Spaces,
+        seed: int,
+        patches: bool,
+        expected: int | None,
+        taps: Collection[str] | None = None,
+    ) -> None:
+        """Prepare to measure some taps, or all at which a channel can be dropped."""
         self.batch = BatchRows(1)
-        self._taps = shrinkable_taps(spaces)
+        self._taps = [t for t in shrinkable_taps(spaces) if taps is None or t.name in taps]
         self._rows = {tap.name: TapRows(tap) for tap in self._taps}
         self._moments: dict[str, PatchMoments] = {}
         self._variances: dict[str, OutputVariance] = {}

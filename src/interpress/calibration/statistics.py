@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -123,10 +122,29 @@ class Statistics:
     data: str = ""
     """The fingerprint of the calibration data."""
 
-    @cached_property
-    def factors(self) -> dict[str, RFactor]:
+    by_block: bool = False
+    """Whether taps are measured when they are asked for, block by block; see `streamed`."""
+
+    @property
+    def factors(self) -> Mapping[str, RFactor]:
         """Per tap: `R.T @ R == Z.T @ Z` over all sampled rows.
 
         Columns of different groups are orthogonal.
         """
-        return {name: half.factor for name, half in self.halves.items()}
+        return _Factors(self.halves)
+
+
+class _Factors(Mapping[str, RFactor]):
+    """The factors of some taps, looked up one at a time."""
+
+    def __init__(self, halves: Mapping[str, Halves]) -> None:
+        self._halves = halves
+
+    def __getitem__(self, tap: str) -> RFactor:
+        return self._halves[tap].factor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._halves)
+
+    def __len__(self) -> int:
+        return len(self._halves)

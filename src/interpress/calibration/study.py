@@ -20,7 +20,7 @@ from interpress.linalg.factor import RFactor
 from interpress.spaces.batching import captured_examples, examples_per_batch
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
-from interpress.surgery.interpolations import interpolations
+from interpress.surgery.interpolations import interpolation_at
 
 _MEMORY_FOR_FEW = 2**30  # bytes of activations that `few_examples` may cause
 
@@ -70,20 +70,33 @@ class Study:
 
         These are the moments of all examples to fit, or of one half of them.
         """
-        cut, factors = Cut(self.spaces, kept), dict(self.statistics.factors)
-        for name in dict.fromkeys(tap for space in kept for tap in self.spaces[space].taps):
-            tap, halves = self.spaces.taps[name], self.statistics.halves.get(name)
-            columns = cut.columns(tap)
-            if halves is not None and 0 < len(columns) < tap.size:
-                factors[name] = halves.for_kept(columns.to(halves.second.device), half)
-        return factors
+        cut = Cut(self.spaces, kept)
+        return {name: self._factor_for(name, cut, half) for name in self._taps_of(kept)}
+
+    def _taps_of(self, kept: Mapping[str, Tensor]) -> list[str]:
+        """Return the taps of some spaces, in the order in which the network computes them."""
+        names = dict.fromkeys(tap for space in kept for tap in self.spaces[space].taps)
+        return [name for name in self.statistics.halves if name in names]
+
+    def _factor_for(self, name: str, cut: Cut, half: int | None) -> RFactor:
+        tap, halves = self.spaces.taps[name], self.statistics.halves[name]
+        columns = cut.columns(tap)
+        if not 0 < len(columns) < tap.size:
+            return halves.factor
+        return halves.for_kept(columns.to(halves.second.device), half)
 
     def interpolations(
         self, kept: Mapping[str, Tensor], half: int | None = None, *, regularize: bool = True
     ) -> dict[str, Tensor]:
         """Return `T` of every tap that loses columns, from all examples or from one half."""
-        factors = self.factors_for(kept, half) if regularize else self.statistics.factors
-        return interpolations(self.spaces, kept, factors)
+        cut, matrices = Cut(self.spaces, kept), {}
+        for name in self._taps_of(kept):  # one at a time: measured by block, one is held at a time
+            plain = self.statistics.factors
+            factor = self._factor_for(name, cut, half) if regularize else plain[name]
+            T = interpolation_at(self.spaces.taps[name], cut, factor)
+            if T is not None:
+                matrices[name] = T.float().cpu() if self.statistics.by_block else T
+        return matrices
 
     def require_data(self) -> CalibrationSet:
         """Return the calibration data, or raise if there are none."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from interpress.allocation.plan import Plan
 from interpress.calibration.study import Study
@@ -101,15 +102,22 @@ def _agreements(
     study: Study, plans: Mapping[str, Plan], method: Method, half: int | None
 ) -> dict[str, Agreement]:
     """Return the agreement of every plan's network, interpolated from all examples or one half."""
-    networks = []
-    for plan in plans.values():
-        T = {}
-        if method.correct:
-            T = study.interpolations(plan.kept, half, regularize=method.regularize)
-        networks.append(shrunk_copy(Cut(study.spaces, plan.kept, T)))
     if half is None:
         evaluator = study.evaluator()
     else:
         part: Part = "first" if half else "second"
         evaluator = study.evaluator("all" if study.fit_examples == 1 else part)
+    networks = (_network(study, plan, method, half) for plan in plans.values())
+    if study.statistics.by_block:  # one network is held at a time
+        return {
+            name: evaluator.agreement(network)
+            for name, network in zip(plans, networks, strict=True)
+        }
     return dict(zip(plans, evaluator.agreements(*networks), strict=True))
+
+
+def _network(study: Study, plan: Plan, method: Method, half: int | None) -> nn.Module:
+    T = {}
+    if method.correct:
+        T = study.interpolations(plan.kept, half, regularize=method.regularize)
+    return shrunk_copy(Cut(study.spaces, plan.kept, T))

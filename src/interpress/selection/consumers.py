@@ -11,6 +11,7 @@ from interpress.calibration.halves import Halves
 from interpress.calibration.statistics import PatchMoments, Statistics
 from interpress.graph.patterns import arguments_of, batch_norm_after
 from interpress.linalg.elimination import Consumer
+from interpress.linalg.precision import exact_dtype
 from interpress.selection.units import columns_by_unit
 from interpress.spaces.spaces import Spaces
 from interpress.spaces.taps import Absorber, Tap
@@ -22,20 +23,21 @@ def weight_gram(spaces: Spaces, tap: Tap, parameters: Mapping[str, Tensor]) -> T
     Every output is scaled as its batch norm does. Where two activations meet (query and key), the
     weight that produces the other one is used.
     """
-    H = torch.zeros(tap.size, tap.size, dtype=torch.float64)
+    H: Tensor | None = None
     norm = batch_norm_after(spaces.program, tap.sites[0].op.node, parameters)
-    scale = None if norm is None else norm.scale.cpu()
     for absorber in tap.absorbers:
-        weight = parameters[absorber.weight].double().cpu()
-        if scale is not None and absorber.dim == 1 and len(scale) == len(weight):
-            weight = weight * scale.reshape(-1, *[1] * (weight.ndim - 1))
-        H += _outer(weight, absorber, tap.size)
-    return H
+        weight = parameters[absorber.weight]
+        weight = weight.to(exact_dtype(weight.device))
+        if norm is not None and absorber.dim == 1 and len(norm.scale) == len(weight):
+            weight = weight * norm.scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
+        outer = _outer(weight, absorber, tap.size)
+        H = outer if H is None else H + outer.to(H)
+    return torch.zeros(tap.size, tap.size, dtype=torch.float64) if H is None else H
 
 
 def _outer(weight: Tensor, absorber: Absorber, size: int) -> Tensor:
     """Return `U @ U.T` for one weight, over all its other dims and its repeats."""
-    H = torch.zeros(size, size, dtype=weight.dtype)
+    H = weight.new_zeros(size, size)
     if absorber.column.ndim == 2:  # a grouped convolution: one block per group
         for block, columns in zip(weight.chunk(len(absorber.column)), absorber.column, strict=True):
             U = block.movedim(1, 0).reshape(block.shape[1], -1)

@@ -53,7 +53,7 @@ def half_errors_of_patches(profile: Profile, units: Tensor) -> HalfErrors | None
 def half_errors_of_T(profile: Profile, units: Tensor) -> HalfErrors | None:
     """Return the errors of consumers that absorb `T`."""
     halves = [view.halves for view in profile.views]
-    if any(half is None or not half.both for half in halves):
+    if any(not half.both for half in halves):
         return None
 
     def errors(widths: list[int]) -> Tensor:
@@ -66,9 +66,9 @@ def _error_of_T(profile: Profile, kept_units: Tensor) -> float:
     """Return the relative squared error, summed over taps, with some units kept."""
     total = 0.0
     for view in profile.views:
-        halves = view.halves
-        if halves is None or view.energy <= 0:
+        if view.energy <= 0:
             continue
+        halves = view.halves
         error = halves.error(view.columns(kept_units), halves.prior, view.H)
         total += error * view.factor.rows / view.energy
     return total

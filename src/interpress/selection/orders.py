@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -43,17 +43,14 @@ class Orders(Mapping[str, ChannelOrder]):
     selection: str
     by_space: Mapping[str, ChannelOrder]
     profiles: Mapping[str, Profile]
+    known_distrust: Mapping[str, str | None] = field(default_factory=dict)
+    """Per space, what `Profile.distrust` was, if the statistics are no longer at hand."""
 
     @cached_property
     def untrusted(self) -> dict[str, str]:
         """The spaces that too few rows describe, and why. They stay whole if the budget allows."""
-        reasons = {}
-        for name, profile in self.profiles.items():
-            halves = [view.halves for view in profile.views if view.halves is not None]
-            distrust = [half.distrust for half in halves if half.distrust is not None]
-            if distrust:
-                reasons[name] = distrust[0]
-        return reasons
+        distrust = self.known_distrust or {n: p.distrust for n, p in self.profiles.items()}
+        return {name: reason for name, reason in distrust.items() if reason is not None}
 
     def __getitem__(self, name: str) -> ChannelOrder:
         return self.by_space[name]
@@ -69,12 +66,24 @@ def order_all(study: Study, selection: str, bars: Display) -> Orders:
     """Order the channels of every shrinkable space."""
     with Activations(study) as activations:
         profiles = profiles_of(study.spaces, study.statistics, activations.at, study.seed)
-        by_space = {}
+        by_space: dict[str, ChannelOrder] = {}
+        distrust: dict[str, str | None] = {}
         with bars.task("ordering channels", len(profiles)) as advance:
-            for name, profile in profiles.items():
+            for name, profile in _in_order_of_taps(profiles, study).items():
                 by_space[name] = order_channels(profile, selection)
+                if study.statistics.by_block:  # released before the next block is measured
+                    by_space[name].errors  # noqa: B018 (computes them)
+                    distrust[name] = profile.distrust
+                    profile.release()
                 advance(1)
-    return Orders(selection, by_space, profiles)
+    return Orders(selection, {name: by_space[name] for name in profiles}, profiles, distrust)
+
+
+def _in_order_of_taps(profiles: Mapping[str, Profile], study: Study) -> dict[str, Profile]:
+    """Return the profiles in the order in which the network computes what they look at."""
+    position = {name: number for number, name in enumerate(study.statistics.halves)}
+    ordered = sorted(profiles, key=lambda name: position[profiles[name].views[0].tap])
+    return {name: profiles[name] for name in ordered}
 
 
 def order_channels(profile: Profile, selection: str) -> ChannelOrder:

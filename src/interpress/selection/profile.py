@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cached_property, lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ from interpress.selection.tap_view import TapView
 from interpress.selection.units import columns_by_unit, units_of
 from interpress.spaces.channel_space import ChannelSpace
 from interpress.spaces.spaces import Spaces
+
+_GRAMS = 8  # weights' Gram matrices that are held, for taps that several spaces share
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,19 @@ class Profile:
         scaled = [v.H * (_trace(v.factor.G) / v.energy) for v in self.views if v.energy > 0]
         return torch.stack(scaled).sum(0) if scaled else torch.zeros_like(self.views[0].H)
 
+    @property
+    def distrust(self) -> str | None:
+        """Why too few rows describe this space; None if there are enough."""
+        reasons = (view.halves.distrust for view in self.views)
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def release(self) -> None:
+        """Forget what was looked up about this space."""
+        for name in ("factor", "H"):
+            vars(self).pop(name, None)
+        for view in self.views:
+            view.release()
+
     def squared_errors(self, units: Tensor) -> Tensor:
         """Return (size + 1,) relative squared errors of all consumers with k units kept."""
         total = torch.zeros(self.space.size + 1, dtype=torch.float64)
@@ -81,7 +96,7 @@ def profiles_of(
 ) -> dict[str, Profile]:
     """Return the profile of every shrinkable space that some tap measures."""
     parameters = spaces.program.parameters()
-    grams = cache(lambda name: weight_gram(spaces, spaces.taps[name], parameters))
+    grams = lru_cache(_GRAMS)(lambda name: weight_gram(spaces, spaces.taps[name], parameters))
     profiles = {}
     for space in spaces.shrinkable:
         views = [
@@ -117,7 +132,7 @@ def _view(
     parameters: Mapping[str, Tensor],
 ) -> TapView | None:
     """Return one tap as a space sees it; None if its units have different numbers of columns."""
-    tap, halves = spaces.taps[name], statistics.halves.get(name)
+    tap = spaces.taps[name]
     units = units_of(spaces, space, tap.labels)
     index = columns_by_unit(units, space.size)
     if index is None:
@@ -125,12 +140,11 @@ def _view(
     columns = index.reshape(-1)
     return TapView(
         name,
-        statistics.factors[name].select(columns),
         index.shape[1],
-        statistics.output_variances.get(name) or None,
+        lambda: statistics.halves[name].select(columns),
+        lambda: statistics.output_variances.get(name) or None,
         lambda: gram()[columns][:, columns],
         partial(patch_consumer, spaces, tap, units, statistics, parameters),
-        None if halves is None else partial(halves.select, columns),
     )
 
 

@@ -21,22 +21,39 @@ class TapView:
     """The columns of one tap that belong to one space, unit by unit."""
 
     tap: str
-    factor: RFactor
-    """Of these columns; the columns of a unit stand side by side."""
     per_unit: int
     """Columns per unit: several for a head, one for a channel. A flattened channel has one column;
     its repeats are rows."""
-    variance: float | None
-    """Variance of the consumer's output after its batch norm and residual sum, summed over
-    channels; None if it was not measured."""
+    _halves: Callable[[], Halves] = field(repr=False)
+    _variance: Callable[[], float | None] = field(repr=False)
     _weight_gram: Callable[[], Tensor] = field(repr=False)
     _patch_consumer: Callable[[], Consumer | None] = field(repr=False)
-    _halves: Callable[[], Halves] | None = field(default=None, repr=False)
 
     @cached_property
-    def halves(self) -> Halves | None:
-        """The rows of these columns in two halves of the examples."""
-        return None if self._halves is None else self._halves()
+    def halves(self) -> Halves:
+        """The rows of these columns in two halves of the examples.
+
+        The columns of a unit stand side by side.
+        """
+        return self._halves()
+
+    @property
+    def factor(self) -> RFactor:
+        """The same of all examples."""
+        return self.halves.factor
+
+    @cached_property
+    def variance(self) -> float | None:
+        """Variance of the consumer's output after its batch norm and residual sum.
+
+        It is summed over channels; None if it was not measured.
+        """
+        return self._variance()
+
+    def release(self) -> None:
+        """Forget what was looked up; it is looked up again where it is asked for."""
+        for name in ("halves", "variance", "patches", "H", "energy"):
+            vars(self).pop(name, None)
 
     @cached_property
     def patches(self) -> Consumer | None:

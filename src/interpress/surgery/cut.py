@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import torch
@@ -18,6 +18,10 @@ Kept = Mapping[str, Tensor | Sequence[int]]
 """Per space, the channels to keep: ascending indices, or a mask."""
 Interpolations = Mapping[str, Tensor]
 """Per tap, its `T` of shape (kept columns, all columns)."""
+
+
+_KEPT_BYTES = 2**30
+"""Bytes of computed weights that a cut keeps."""
 
 
 class Cut:
@@ -53,9 +57,12 @@ class Cut:
         return torch.nonzero(self.stays(tap.labels)).reshape(-1)
 
     @cached_property
-    def weights(self) -> dict[str, Tensor]:
-        """The parameters and buffers that change, by name, not yet rounded to their dtype."""
-        return _changed_weights(self)
+    def weights(self) -> Mapping[str, Tensor]:
+        """The parameters and buffers that change, by name, not yet rounded to their dtype.
+
+        They are computed when they are looked up. Those of a large network are not kept.
+        """
+        return _ChangedWeights(self)
 
     def width_gain(self, tap: Tap) -> float:
         """Return the correction for a consumer that divides by the square root of its own width.
@@ -107,29 +114,59 @@ class Cut:
                 )
 
 
-def _changed_weights(cut: Cut) -> dict[str, Tensor]:
-    """Return all parameters and buffers that lose entries or absorb `T`."""
-    parameters = cut.spaces.program.parameters()
-    absorbers: dict[str, list[tuple[Tap, Absorber]]] = {}
-    for tap in cut.spaces.taps.values():
-        for absorber in tap.absorbers:
-            absorbers.setdefault(absorber.weight, []).append((tap, absorber))
-    changed = {}
-    for name, value in cut.spaces.trace.weights.items():
-        weight = parameters[name]
-        for labelling in sorted(value.channels(), key=lambda labelling: -len(labelling.support)):
+class _ChangedWeights(Mapping[str, Tensor]):
+    """All parameters and buffers that lose entries or absorb `T`."""
+
+    def __init__(self, cut: Cut) -> None:
+        self._cut = cut
+        self._original = cut.spaces.program.parameters()
+        self._absorbers: dict[str, list[tuple[Tap, Absorber]]] = {}
+        for tap in cut.spaces.taps.values():
+            for absorber in tap.absorbers:
+                self._absorbers.setdefault(absorber.weight, []).append((tap, absorber))
+        self._names = [
+            name
+            for name, value in cut.spaces.trace.weights.items()
+            if not all(bool(cut.stays(labelling.labels).all()) for labelling in value.channels())
+        ]
+        self._kept: dict[str, Tensor] = {}
+        self._bytes = 0
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._kept:
+            if name not in self._names:
+                raise KeyError(name)
+            weight = self._computed(name)
+            size = weight.numel() * weight.element_size()
+            if self._bytes + size > _KEPT_BYTES:
+                return weight
+            self._bytes += size
+            self._kept[name] = weight
+        return self._kept[name]
+
+    def _computed(self, name: str) -> Tensor:
+        cut, weight = self._cut, self._original[name]
+        labellings = cut.spaces.trace.weights[name].channels()
+        for labelling in sorted(labellings, key=lambda labelling: -len(labelling.support)):
             stays = cut.stays(labelling.labels)
             if bool(stays.all()):
                 continue
             along_dim = [
                 (tap, absorber)
-                for tap, absorber in absorbers.get(name, [])
+                for tap, absorber in self._absorbers.get(name, [])
                 if absorber.dim == labelling.support[-1]
             ]
             weight = _reduced(weight, labelling, stays, along_dim, cut)
-        if weight is not parameters[name]:
-            changed[name] = weight.contiguous()
-    return changed
+        return weight.contiguous()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def _reduced(

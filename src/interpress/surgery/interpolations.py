@@ -23,10 +23,16 @@ def interpolations(
     cut = Cut(spaces, kept)
     matrices = {}
     for name in dict.fromkeys(tap for space in kept for tap in spaces[space].taps):
-        kept_columns = cut.columns(spaces.taps[name])
-        if len(kept_columns) < spaces.taps[name].size:
-            matrices[name] = _interpolation(factors[name], kept_columns, spaces.taps[name])
+        T = interpolation_at(spaces.taps[name], cut, factors[name])
+        if T is not None:
+            matrices[name] = T
     return matrices
+
+
+def interpolation_at(tap: Tap, cut: Cut, factor: RFactor) -> Tensor | None:
+    """Return the least-squares `T` of one tap; None if it keeps all its columns."""
+    kept_columns = cut.columns(tap)
+    return None if len(kept_columns) == tap.size else _interpolation(factor, kept_columns, tap)
 
 
 def _interpolation(factor: RFactor, kept_columns: Tensor, tap: Tap) -> Tensor:

@@ -20,6 +20,7 @@ from interpress.selection.registry import selection
 from interpress.selection.rules.weights import weights
 from interpress.selection.tap_view import TapView
 
+_FASTER_ON_CPU = 2048  # channels up to which a pivoted factorisation is fastest on the CPU
 _DEPENDENT = 1e-4
 """Squared error on other rows, relative to the size of the columns, up to which they count as
 dependent. It is not zero if a channel is active in one half of the examples only."""
@@ -46,9 +47,11 @@ def _dependent(profile: Profile) -> Tensor:
         return torch.zeros(0, dtype=torch.long)
     if safe_cholesky(profile.factor.G) is not None:
         return torch.zeros(0, dtype=torch.long)
-    factor = profile.factor  # moved to the CPU, where a factorisation of this size is fastest
-    gram, root = (None if m is None else m.cpu() for m in (factor.gram, factor.root))
-    ordering = order_by_pivoting(RFactor(factor.rows, factor.floor, gram=gram, root=root))
+    factor = profile.factor
+    if factor.n <= _FASTER_ON_CPU:
+        gram, root = (None if m is None else m.cpu() for m in (factor.gram, factor.root))
+        factor = RFactor(factor.rows, factor.floor, gram=gram, root=root)
+    ordering = order_by_pivoting(factor)
     order = ordering.order.cpu()
     kept, dropped = order[ordering.independent.cpu()], order[~ordering.independent.cpu()]
     if len(profile.space.cells.unique()) > 1:
@@ -62,7 +65,7 @@ def _dependent(profile: Profile) -> Tensor:
 def _holds_on_other_rows(view: TapView, kept: Tensor, dropped: Tensor) -> bool:
     """Return whether dropped columns depend on the kept ones in both halves of the examples."""
     halves = view.halves
-    if halves is None or not len(dropped):
+    if not len(dropped):
         return True
     kept, dropped = kept.to(halves.second.device), dropped.to(halves.second.device)
     if not halves.both:  # one row shows at most which columns are zero
