@@ -10,7 +10,6 @@ from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
 from interpress.surgery.weights import copy_with
 
-
 _DIFFERENT = 6
 """Neighbouring spaces that keep different numbers of channels."""
 
