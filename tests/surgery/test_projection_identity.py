@@ -9,7 +9,10 @@ from torch import Tensor, nn
 
 from interpress import SurgeryError, find_spaces
 from interpress.dryrun.inputs import random_interpolations
+from interpress.graph import snapshot
 from interpress.spaces.spaces import Spaces
+from interpress.surgery import cut as cut_module
+from interpress.surgery import projection_identity
 from interpress.surgery.cut import Cut
 from interpress.surgery.projection_identity import Proof, check, measure_taps, projected, prove
 from interpress.surgery.weights import shrunk_copy
@@ -61,7 +64,15 @@ def test_a_changed_network_is_not_proved() -> None:
         check(spaces, cut, small)
 
 
-def test_float32_networks_are_compared_before_their_weights_are_rounded() -> None:
+@pytest.mark.parametrize("large", [False, True])
+def test_float32_networks_are_compared_before_their_weights_are_rounded(
+    large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weights of a large network are cast, and computed again, one module at a time."""
+    if large:
+        monkeypatch.setattr(projection_identity, "_CAST_AT_ONCE", 0)
+        monkeypatch.setattr(snapshot, "_COPIED", 0)
+        monkeypatch.setattr(cut_module, "_KEPT_BYTES", 0)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     spaces = find_spaces(model, torch.randn(40, 6))
@@ -69,6 +80,7 @@ def test_float32_networks_are_compared_before_their_weights_are_rounded() -> Non
     small = shrunk_copy(cut)
     assert prove(spaces, cut, small).difference < 1e-12
     assert small[2].weight.dtype == torch.float32
+    assert not small[2]._forward_hooks
     assert torch.equal(small[2].weight, cut.weights["2.weight"].float())
 
 

@@ -76,6 +76,27 @@ def calibrate(
     return collector.statistics(examples, concatenate(top_classes))
 
 
+def survey(
+    spaces: Spaces, batches: Iterable[Example], meaning: OutputMeaning | None
+) -> tuple[int, TopClasses | None]:
+    """Count the examples, and return the classes that the network predicts for them.
+
+    If it does not make one decision per example, only the first batch is run, to check it.
+    """
+    executor = Executor(spaces.program)
+    examples, top_classes = 0, list[TopClasses | None]()
+    for number, example in enumerate(batches):
+        size = batch_size(example)
+        examples += size
+        if number == 0 or top_classes[0] is not None:
+            outputs = executor.run(example)
+            check_not_nan(outputs, number)
+            if number == 0:
+                check_same_outputs(spaces, example, outputs)
+            top_classes.append(top_classes_of(meaning, outputs, size))
+    return examples, concatenate(top_classes)
+
+
 class Collector:
     """Hooks for the executor that add what they see to the statistics."""
 

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 from torch import fx
 
 from interpress.calibration.averaged import averaged_sources
-from interpress.calibration.calibrate import Collector
+from interpress.calibration.calibrate import Collector, survey
 from interpress.calibration.consumers import dense_consumers, shrinkable_taps
 from interpress.calibration.statistics import Statistics
 from interpress.data.batches import batch_size
+from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.graph.blocks import Block, split
 from interpress.graph.example import Example
 from interpress.graph.executor import Executor, Frame
@@ -26,6 +27,7 @@ from interpress.graph.patterns import epilogue_of
 from interpress.graph.rows import BatchRows
 from interpress.spaces.spaces import Spaces
 
+_MATRICES = 4  # Gram matrices per tap: of all rows, of half of them, and what is made from them
 Found = TypeVar("Found")
 Batches = Callable[[], Iterable[Example]]
 """Returns the batches to fit, in the same order every time."""
@@ -146,14 +148,23 @@ def streamed(
     batches: Batches,
     *,
     patches: bool = True,
+    meaning: OutputMeaning | None = None,
     expected: int | None = None,
     seed: int = 0,
 ) -> Statistics:
     """Return statistics that are measured when they are asked for; arguments as for `calibrate`."""
+    examples, top_classes = survey(spaces, batches(), meaning)
     walk = BlockWalk(spaces, batches, patches=patches, expected=expected, seed=seed)
     return Statistics(
         _ByBlock(walk, lambda found: found.halves),
         _ByBlock(walk, lambda found: found.output_variances),
         _ByBlock(walk, lambda found: found.moments),
+        examples,
+        top_classes,
         by_block=True,
     )
+
+
+def bytes_at_once(spaces: Spaces) -> int:
+    """Return about how many bytes the statistics of all taps take."""
+    return sum(_MATRICES * 8 * tap.size**2 for tap in shrinkable_taps(spaces))

@@ -44,6 +44,17 @@ class Frame:
         return node in self.values or node in self.background
 
 
+class _CastWhenRead(dict[fx.Node, Any]):
+    """Weights and constants; what is cast to another type is held only while it is used."""
+
+    def __init__(self, cast: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._cast = cast
+
+    def __getitem__(self, node: fx.Node) -> Any:
+        return self._cast(super().__getitem__(node))
+
+
 class Executor:
     """Interpreter of one program.
 
@@ -64,7 +75,7 @@ class Executor:
         self._dtype = dtype
         self.kernels = {} if kernels is None else kernels
         self._inputs: list[fx.Node] = []
-        self._constants: dict[fx.Node, Any] = {}
+        self._constants: dict[fx.Node, Any] = _CastWhenRead(self._cast)
         self._placeholders: dict[str, list[fx.Node]] = {}
         self._bind_constants()
 
@@ -72,14 +83,14 @@ class Executor:
         by_name: dict[str, fx.Node] = {}
         for node in self.program.nodes:
             if node.op == "get_attr":
-                self._constants[node] = self._cast(node.meta["attribute"])
+                self._constants[node] = node.meta["attribute"]
             elif node.op == "placeholder":
                 name = captured_name(node)
                 if (weight := self.program.weights.get(name)) is not None:
-                    self._constants[node] = self._cast(self.weights[weight])
+                    self._constants[node] = self.weights[weight]
                     self._placeholders.setdefault(weight, []).append(node)
                 elif name in self.program.constants:
-                    self._constants[node] = self._cast(self.program.constants[name])
+                    self._constants[node] = self.program.constants[name]
                 else:
                     by_name[name] = node
         self._inputs = [by_name[name] for name in self.program.inputs]
@@ -88,7 +99,7 @@ class Executor:
         """Replace a weight and return it in the weight's own dtype and on its device."""
         value = self.weights[name] = value.to(self.weights[name])
         for node in self._placeholders.get(name, ()):
-            self._constants[node] = self._cast(value)
+            self._constants[node] = value
         return value
 
     def frame(self, example: Any = None) -> Frame:
@@ -128,7 +139,8 @@ class Executor:
                 break
             if node.op == "call_function":
                 self._step(frame, node, before, ())
-            keep(node, frame[node])
+            if node in wanted or after is not None:
+                keep(node, frame[node])
             self._release(frame, node)
         if wanted:
             return [kept[node] for node in wanted]

@@ -14,11 +14,18 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from interpress.errors import CaptureError
+
 _written_parameters: weakref.WeakKeyDictionary[nn.Module, frozenset[str]] = (
     weakref.WeakKeyDictionary()
 )
 """Per model, the parameters that its forward writes. The first snapshot of a model copies all of
 them to find out; later ones copy only these."""
+
+
+_COPIED = 2**30
+"""Bytes of parameters up to which the first snapshot copies them all. Of a larger model it copies
+only those that are known to be written, and refuses a forward that writes others."""
 
 
 class Snapshot:
@@ -31,11 +38,19 @@ class Snapshot:
             for module in model.modules()
         ]
         self._first = model not in _written_parameters
-        written = _written_parameters.get(model, frozenset())
+        parameters = dict(model.named_parameters())
+        size = sum(p.numel() * p.element_size() for p in parameters.values())
+        written = _written_parameters.get(model, frozenset()) | _renormalised(model)
+        copies_all = self._first and size <= _COPIED
         copied = [
-            *((name, p) for name, p in model.named_parameters() if self._first or name in written),
+            *((name, p) for name, p in parameters.items() if copies_all or name in written),
             *model.named_buffers(),
         ]
+        self._versions = {
+            name: (parameter, parameter._version)
+            for name, parameter in parameters.items()
+            if size > _COPIED and name not in written and _is_plain(parameter)
+        }
         self._tensors = {
             name: (tensor, tensor.data, tensor.detach().clone())
             for name, tensor in copied
@@ -54,10 +69,27 @@ class Snapshot:
                 if not torch.equal(tensor, value):
                     changed.add(name)
                     tensor.data.copy_(value)
+        for name, (parameter, version) in self._versions.items():
+            if parameter._version != version:
+                raise CaptureError(
+                    f"the model's forward writes its parameter {name!r}, and the model is too "
+                    "large to keep a copy of all parameters; load its weights again, and let its "
+                    "forward write buffers only"
+                )
         if self._first:
             parameters = {name for name, _ in self._model.named_parameters()}
             known = _written_parameters.get(self._model, frozenset())  # from a nested snapshot
             _written_parameters[self._model] = known | (changed & parameters)
+
+
+def _renormalised(model: nn.Module) -> frozenset[str]:
+    """Return the embeddings that are scaled down to a largest norm whenever they are looked up."""
+    tables = (nn.Embedding, nn.EmbeddingBag)
+    return frozenset(
+        f"{name}.weight" if name else "weight"
+        for name, module in model.named_modules()
+        if isinstance(module, tables) and module.max_norm is not None
+    )
 
 
 def has_values(tensor: Tensor) -> bool:

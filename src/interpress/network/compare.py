@@ -12,6 +12,7 @@ from torch import nn
 from interpress.allocation.plan import Plan
 from interpress.calibration.study import Study
 from interpress.data.calibration_set import Part
+from interpress.evaluation.evaluator import Evaluator
 from interpress.evaluation.tally import Agreement
 from interpress.method import Method
 from interpress.network.loss import held_out_loss
@@ -102,18 +103,22 @@ def _agreements(
     study: Study, plans: Mapping[str, Plan], method: Method, half: int | None
 ) -> dict[str, Agreement]:
     """Return the agreement of every plan's network, interpolated from all examples or one half."""
-    if half is None:
-        evaluator = study.evaluator()
-    else:
-        part: Part = "first" if half else "second"
-        evaluator = study.evaluator("all" if study.fit_examples == 1 else part)
-    networks = (_network(study, plan, method, half) for plan in plans.values())
     if study.statistics.by_block:  # one network is held at a time
+        evaluator = _evaluator(study, half)
         return {
-            name: evaluator.agreement(network)
-            for name, network in zip(plans, networks, strict=True)
+            name: evaluator.agreement(_network(study, plan, method, half))
+            for name, plan in plans.items()
         }
-    return dict(zip(plans, evaluator.agreements(*networks), strict=True))
+    networks = [_network(study, plan, method, half) for plan in plans.values()]
+    return dict(zip(plans, _evaluator(study, half).agreements(*networks), strict=True))
+
+
+def _evaluator(study: Study, half: int | None) -> Evaluator:
+    """Return what judges networks on examples that they were not interpolated from."""
+    if half is None:
+        return study.evaluator()
+    part: Part = "first" if half else "second"
+    return study.evaluator("all" if study.fit_examples == 1 else part)
 
 
 def _network(study: Study, plan: Plan, method: Method, half: int | None) -> nn.Module:

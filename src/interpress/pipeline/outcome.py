@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from torch import nn
+from torch import Tensor, nn
 
 from interpress.allocation.curve import Point, point_at, trade_off
 from interpress.allocation.effects import Effects
 from interpress.allocation.problem import Problem
 from interpress.allocation.registry import ALLOCATIONS
 from interpress.budgets.budget import Budget
+from interpress.calibration.halves import Halves
 from interpress.calibration.study import Study
 from interpress.evaluation.tally import Agreement
-from interpress.linalg.interpolation import Interpolation
-from interpress.linalg.ordering import ColumnOrdering
 from interpress.method import Method
 from interpress.network.network import Network
 from interpress.pipeline.options import Options
@@ -25,7 +24,8 @@ from interpress.selection.orders import Orders
 from interpress.spaces.batching import captured_examples
 from interpress.spaces.cost import Cost
 from interpress.spaces.spaces import Spaces
-from interpress.surgery.interpolations import tap_orderings
+from interpress.spaces.taps import Tap
+from interpress.surgery.interpolations import tap_ordering
 
 _CURVE_POINTS = 50
 
@@ -185,26 +185,34 @@ class Outcome:
         )
 
     @cached_property
-    def _taps(self) -> dict[str, tuple[ColumnOrdering, Interpolation]]:
-        factors = self.study.statistics.factors
-        return tap_orderings(self.spaces, self.network.cut.kept, factors)
+    def _tap_errors(self) -> dict[str, tuple[float, float]]:
+        """Per tap that loses columns, its relative error and the smallest possible one.
+
+        The taps are looked at in the order of the network, one at a time.
+        """
+        lost = {tap for name in self.network.cut.kept for tap in self.spaces[name].taps}
+        errors = {}
+        for name, halves in self.study.statistics.halves.items():
+            tap = self.spaces.taps[name]
+            columns = self.network.cut.columns(tap)
+            if name in lost and len(columns) < tap.size:
+                errors[name] = self._tap_error(tap, columns, halves)
+        return errors
+
+    def _tap_error(self, tap: Tap, columns: Tensor, halves: Halves) -> tuple[float, float]:
+        ordering, interpolation = tap_ordering(tap, columns, halves.factor)
+        norm = ordering.spectral_norm or 1.0
+        bound = ordering.svd_bound(interpolation.k).spectral / norm
+        error = interpolation.spectral_error / norm
+        if self.method.regularize and not halves.many:
+            error = max(error, halves.relative_error(columns.to(halves.second.device)))
+        return error, bound
 
     def _space_plan(self, name: str) -> SpacePlan:
         space, kept = self.spaces[name], self.network.cut.kept
         channels = tuple(kept[name].tolist()) if name in kept else tuple(range(space.size))
-        worst = (0.0, 0.0)
-        for tap in space.taps:
-            if tap in self._taps:
-                ordering, interpolation = self._taps[tap]
-                norm = ordering.spectral_norm or 1.0
-                bound = ordering.svd_bound(interpolation.k).spectral / norm
-                error = interpolation.spectral_error / norm
-                halves = self.study.statistics.halves[tap]
-                if self.method.regularize and not halves.many:
-                    columns = self.network.cut.columns(self.spaces.taps[tap])
-                    other_rows = halves.relative_error(columns.to(halves.second.device))
-                    error = max(error, other_rows)
-                worst = max(worst, (error, bound))
+        errors = [self._tap_errors[tap] for tap in space.taps if tap in self._tap_errors]
+        worst = max(errors, default=(0.0, 0.0))
         return SpacePlan(name, space.size, self.widths[name], channels, *worst)
 
 

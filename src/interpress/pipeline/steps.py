@@ -12,6 +12,7 @@ from interpress.allocation.problem import Problem
 from interpress.allocation.registry import ALLOCATIONS
 from interpress.budgets.search import Search
 from interpress.calibration.calibrate import calibrate
+from interpress.calibration.streamed import bytes_at_once, streamed
 from interpress.calibration.study import Study
 from interpress.data.calibration_set import CalibrationSet
 from interpress.dryrun.find import find_spaces
@@ -27,6 +28,7 @@ from interpress.selection.orders import Orders
 from interpress.selection.profile import is_measurable
 from interpress.spaces.spaces import Spaces
 
+_AT_ONCE = 2**32  # bytes of statistics that are held at once; more are measured block by block
 _UNMEASURABLE = "its channels are read in unequal pieces, which calibration cannot measure"
 
 
@@ -62,16 +64,18 @@ def _measurable(spaces: Spaces) -> Spaces:
 def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Display) -> Study:
     """Run the network over the calibration set once and return what was measured."""
     meaning = find_meaning(spaces.program.model, data.first(), options.kind, options.output)
-    with bars.task("calibrating", data.batch_count()) as advance:
-        statistics = calibrate(
-            spaces,
-            data.batches("fit"),
-            patches=options.patches,
-            meaning=meaning,
-            expected=data.expected_fit_examples(),
-            seed=options.seed,
-            done=lambda: advance(1),
-        )
+    settings: dict[str, Any] = {
+        "patches": options.patches,
+        "meaning": meaning,
+        "expected": data.expected_fit_examples(),
+        "seed": options.seed,
+    }
+    if bytes_at_once(spaces) > _AT_ONCE:
+        statistics = streamed(spaces, lambda: data.batches("fit"), **settings)
+    else:
+        with bars.task("calibrating", data.batch_count()) as advance:
+            batches = data.batches("fit")
+            statistics = calibrate(spaces, batches, done=lambda: advance(1), **settings)
     statistics = replace(statistics, data=data.fingerprint())
     return Study(
         spaces=_measurable(spaces),

@@ -69,16 +69,20 @@ def tap_orderings(
     The interpolation beside it is the ordering cut off after the kept columns.
     """
     cut = Cut(spaces, kept)
-    names = dict.fromkeys(tap for name in kept for tap in spaces[name].taps)
     orderings = {}
-    for name in names:
-        tap, factor = spaces.taps[name], factors[name]
-        kept_columns = cut.columns(tap)
-        if len(kept_columns) == tap.size:
-            continue
-        ordering = order_as_given(factor, _kept_first(kept_columns, tap).to(factor.device))
-        orderings[name] = (ordering, ordering.at_rank(len(kept_columns)))
+    for name in dict.fromkeys(tap for space in kept for tap in spaces[space].taps):
+        columns = cut.columns(spaces.taps[name])
+        if len(columns) < spaces.taps[name].size:
+            orderings[name] = tap_ordering(spaces.taps[name], columns, factors[name])
     return orderings
+
+
+def tap_ordering(
+    tap: Tap, kept_columns: Tensor, factor: RFactor
+) -> tuple[ColumnOrdering, Interpolation]:
+    """Return an ordering of one tap with the kept columns first, and its interpolation."""
+    ordering = order_as_given(factor, _kept_first(kept_columns, tap).to(factor.device))
+    return ordering, ordering.at_rank(len(kept_columns))
 
 
 def _kept_first(kept_columns: Tensor, tap: Tap) -> Tensor:

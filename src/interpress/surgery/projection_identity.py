@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.utils.hooks import RemovableHandle
 
 from interpress.errors import InterpressError, SurgeryError
 from interpress.graph.capture import capture
@@ -30,6 +31,7 @@ from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
 
 _CONSTANT = 1e-12  # variation relative to its size below which a column counts as constant
+_CAST_AT_ONCE = 2**31  # bytes of weights in double precision; larger networks by module
 _ROUNDING = 64  # units in the last place by which a value may differ
 
 
@@ -153,25 +155,48 @@ def _fixed_seed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unrounded_weights(smaller: nn.Module, cut: Cut, dtype: torch.dtype) -> Iterator[None]:
-    """Cast the smaller network to `dtype`, with changed weights as they were before rounding."""
+    """Cast the smaller network to `dtype`, with changed weights as they were before rounding.
+
+    The weights of a large network are cast one module at a time, while its forward runs.
+    """
     named = dict(smaller.named_parameters()) | dict(smaller.named_buffers())
+    names = {id(tensor): name for name, tensor in named.items()}
     rounded = {name: tensor.data for name, tensor in named.items()}
 
-    def restore() -> None:
-        for name, tensor in named.items():
-            tensor.data = rounded[name]
-
-    try:
-        for name, tensor in named.items():
+    def cast(tensors: Iterable[Tensor]) -> None:
+        for tensor in tensors:
+            name = names[id(tensor)]
             tensor.data = _cast(cut.weights.get(name, tensor.data), dtype)
+
+    def restore(tensors: Iterable[Tensor]) -> None:
+        for tensor in tensors:
+            tensor.data = rounded[names[id(tensor)]]
+
+    size = sum(tensor.numel() for tensor in named.values()) * dtype.itemsize
+    modules = [] if size <= _CAST_AT_ONCE or cut.spaces.program.decides else [*smaller.modules()]
+    handles: list[RemovableHandle] = []
+    try:
+        for module in modules:
+            own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+            if own:
+                before = module.register_forward_pre_hook(lambda *_, own=own: cast(own))
+                after = module.register_forward_hook(
+                    lambda *_, own=own: restore(own), always_call=True
+                )
+                handles += [before, after]
+        if not modules:
+            cast(named.values())
         yield
     finally:
-        finish(restore)
+        for handle in handles:
+            handle.remove()
+        finish(lambda: restore(named.values()))
 
 
 def _check_weights(smaller: nn.Module, cut: Cut) -> None:
     stored = dict(smaller.named_parameters()) | dict(smaller.named_buffers())
-    for name, weight in cut.weights.items():
+    for name in cut.weights:
+        weight = cut.weights[name]
         if not torch.equal(weight.to(stored[name].dtype), stored[name].detach()):
             raise SurgeryError(
                 f"{name} of the smaller network differs from the weight computed by the cut; build "

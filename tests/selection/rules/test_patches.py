@@ -1,5 +1,7 @@
 """`patches`: backward elimination with all inputs of the consumers free."""
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
@@ -37,7 +39,7 @@ def test_half_of_redundant_channels_can_be_dropped() -> None:
 def test_without_patches_the_order_is_that_of_weights(profiles: dict[str, Profile]) -> None:
     p = profiles["hidden"]
     (view,) = p.views
-    hidden = type(view)(view.tap, view.factor, 1, None, lambda: view.H, lambda: None)
+    hidden = replace(view, _variance=lambda: None, _patch_consumer=lambda: None)
     without = Profile(p.space, (hidden,), p.producers, p.activations)
     assert torch.equal(patches(without).units, weights(without).units)
 

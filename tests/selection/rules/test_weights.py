@@ -1,5 +1,7 @@
 """`weights`: every channel kept lowers the consumers' error most."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -38,6 +40,9 @@ def test_consumers_that_ignore_the_channels_leave_the_order_to_pivoting(
 ) -> None:
     p = profiles["hidden"]
     (view,) = p.views
-    ignored = type(view)(view.tap, view.factor, 1, None, lambda: torch.zeros(64, 64), lambda: None)
+    ignored = replace(
+        view, _variance=lambda: None, _weight_gram=lambda: torch.zeros(64, 64),
+        _patch_consumer=lambda: None,
+    )  # fmt: skip
     blind = Profile(p.space, (ignored,), p.producers, p.activations)
     assert torch.equal(weights(blind).units, pivoting(p).units)
