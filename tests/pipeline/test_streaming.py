@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,13 @@ from tests.zoo import residual
 from torch import nn
 
 import interpress
-from interpress import Method
+from interpress import ArgumentError, Method
+from interpress.allocation.effects import measure_effects
 from interpress.calibration import streamed
 from interpress.calibration.streamed import BlockWalk
 from interpress.pipeline import steps
+from interpress.progress import display
+from interpress.selection.orders import order_all
 
 TEXTS = torch.randint(0, 64, (60, 9), generator=torch.Generator().manual_seed(0))
 IMAGES = torch.randn(80, 3, 12, 12, generator=torch.Generator().manual_seed(0))
@@ -54,6 +58,9 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Any, Method]] = {
 }
 
 
+@pytest.mark.filterwarnings(
+    "ignore::interpress.RuinedWarning", "ignore::interpress.FewExamplesWarning"
+)
 @pytest.mark.parametrize("case", CASES)
 def test_the_network_is_that_of_statistics_measured_at_once(
     case: str, monkeypatch: pytest.MonkeyPatch
@@ -92,13 +99,24 @@ def test_one_block_is_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BlockWalk, "_begin", counted)
     monkeypatch.setattr(BlockWalk, "_measure", watched)
     monkeypatch.setattr(steps, "_AT_ONCE", 0)
-    analysis = interpress.analyze(llama(), TEXTS, progress=False)
+    study = interpress.analyze(llama(), TEXTS, progress=False).study
     assert passes == [0]
-    analysis.curve(method=Method(allocation="marginal"), progress=False)
-    assert passes == [1]
-    assert held == set(range(6))  # an attention and an MLP in each of three layers
-    analysis.compress(width=0.5, method=Method(refit=False), progress=False)
-    assert passes[0] <= 4  # effects, and the interpolation of all taps
+    with display(False) as bars:
+        orders = order_all(study, "patches", bars)
+        assert passes == [1]
+        assert held == set(range(6))  # an attention and an MLP in each of three layers
+        measure_effects(study, orders, bars)
+        assert passes == [2]
+    study.interpolations({name: order.kept(1) for name, order in orders.items()})
+    assert passes == [3]
+
+
+def test_an_analysis_by_block_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "_AT_ONCE", 0)
+    analysis = interpress.analyze(chain(), IMAGES, progress=False)
+    with pytest.raises(ArgumentError, match=r"take 0.0 GiB.*measured block by block.*save the res"):
+        analysis.save(tmp_path / "analysis.safetensors")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_size_of_the_statistics_decides() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from interpress import find_spaces
 from interpress.linalg import FactorStream, RFactor
 from interpress.spaces.spaces import Spaces
-from interpress.surgery.interpolations import interpolations, tap_orderings
+from interpress.surgery.interpolations import interpolations, tap_ordering
 from interpress.surgery.projection_identity import measure_taps
 
 
@@ -77,9 +77,8 @@ def test_orderings_start_with_the_kept_columns(kept: list[int]) -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
     spaces, Z = spaces_of(model, 60, 6)
     factors = factors_of(spaces, Z)
-    ((name, (ordering, interpolation)),) = tap_orderings(
-        spaces, {"0": torch.tensor(kept)}, factors
-    ).items()
+    ((name, tap),) = spaces.taps.items()
+    ordering, interpolation = tap_ordering(tap, torch.tensor(kept), factors[name])
     assert ordering.order[: len(kept)].tolist() == kept
     assert interpolation.kept.tolist() == kept
     T = interpolations(spaces, {"0": torch.tensor(kept)}, factors)[name]

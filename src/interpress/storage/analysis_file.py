@@ -13,11 +13,12 @@ from torch import nn
 
 from interpress.allocation.effects import Effects
 from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
+from interpress.calibration.streamed import bytes_at_once
 from interpress.calibration.study import Study
 from interpress.data.batches import batch_size
 from interpress.data.calibration_set import CalibrationSet
 from interpress.dryrun.find import find_spaces
-from interpress.errors import StorageError
+from interpress.errors import ArgumentError, StorageError
 from interpress.evaluation.output_meaning import Output, OutputMeaning, find_meaning
 from interpress.graph.model_state import output_tensors, unwrap
 from interpress.pipeline.options import Options
@@ -33,6 +34,11 @@ def save_analysis(
     study: Study, effects: Mapping[str, Effects], path: str | os.PathLike[str]
 ) -> None:
     """Write factors, moments, variances, and the effects measured per selection."""
+    if study.statistics.by_block:
+        raise ArgumentError(
+            f"the statistics of this model take {bytes_at_once(study.spaces) / 2**30:.1f} GiB, so "
+            "they are measured block by block and not kept; save the result of compress instead"
+        )
     tensors, statistics = to_record(study.statistics)
     record = {
         "seed": study.seed,

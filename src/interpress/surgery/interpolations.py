@@ -61,22 +61,6 @@ def _interpolation(factor: RFactor, kept_columns: Tensor, tap: Tap) -> Tensor:
     return T * (tap.groups[kept_columns][:, None] == tap.groups[None, :]).to(T)
 
 
-def tap_orderings(
-    spaces: Spaces, kept: Mapping[str, Tensor], factors: Mapping[str, RFactor]
-) -> dict[str, tuple[ColumnOrdering, Interpolation]]:
-    """Return, per tap that loses a column, an ordering with the kept columns first.
-
-    The interpolation beside it is the ordering cut off after the kept columns.
-    """
-    cut = Cut(spaces, kept)
-    orderings = {}
-    for name in dict.fromkeys(tap for space in kept for tap in spaces[space].taps):
-        columns = cut.columns(spaces.taps[name])
-        if len(columns) < spaces.taps[name].size:
-            orderings[name] = tap_ordering(spaces.taps[name], columns, factors[name])
-    return orderings
-
-
 def tap_ordering(
     tap: Tap, kept_columns: Tensor, factor: RFactor
 ) -> tuple[ColumnOrdering, Interpolation]:

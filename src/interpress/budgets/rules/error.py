@@ -81,11 +81,16 @@ def _smallest(study: Study, problem: Problem, name: str, eps: float) -> int:
 
 
 def _uncertified(study: Study, kept: Mapping[str, Tensor], eps: float) -> set[str]:
-    from interpress.surgery.interpolations import tap_orderings
+    """Return the spaces with a tap whose error is not certified, looking at one tap at a time."""
+    from interpress.surgery.cut import Cut
+    from interpress.surgery.interpolations import tap_ordering
 
-    too_narrow: set[str] = set()
-    orderings = tap_orderings(study.spaces, kept, study.statistics.factors)
-    for tap, (ordering, interpolation) in orderings.items():
-        if not ordering.is_certified(interpolation.k, eps, study.dtype):
-            too_narrow |= {name for name in kept if tap in study.spaces[name].taps}
+    cut, too_narrow = Cut(study.spaces, kept), set[str]()
+    for name, halves in study.statistics.halves.items():
+        tap, members = study.spaces.taps[name], {s for s in kept if name in study.spaces[s].taps}
+        columns = cut.columns(tap)
+        if members and len(columns) < tap.size:
+            ordering, interpolation = tap_ordering(tap, columns, halves.factor)
+            if not ordering.is_certified(interpolation.k, eps, study.dtype):
+                too_narrow |= members
     return too_narrow
