@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from interpress.errors import CaptureError
 from interpress.graph import snapshot
 from interpress.graph.snapshot import Snapshot
+from interpress.surgery.weights import copy_with
 
 
 class Writes(nn.Module):
@@ -56,6 +57,21 @@ def test_a_small_model_that_writes_a_parameter_is_restored() -> None:
     model.update()
     taken.restore()
     assert all(torch.equal(a, b) for a, b in zip(state(model), before, strict=True))
+
+
+def test_a_copy_is_known_to_write_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Writes()
+    taken = Snapshot(model)
+    model.update()
+    taken.restore()
+    copy = copy_with(model, {})
+    assert isinstance(copy, Writes)
+    monkeypatch.setattr(snapshot, "_COPIED", 0)  # only what is known to be written is copied
+    before = state(copy)
+    taken = Snapshot(copy)
+    copy.update()
+    taken.restore()
+    assert all(torch.equal(a, b) for a, b in zip(state(copy), before, strict=True))
 
 
 def test_a_large_model_that_writes_a_parameter_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor, nn
 
@@ -10,6 +12,8 @@ from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
 from interpress.surgery.weights import copy_with
 
+LARGE = 2**30
+"""Bytes of weights from which no copy of the whole model is made."""
 _DIFFERENT = 6
 """Neighbouring spaces that keep different numbers of channels."""
 
@@ -68,16 +72,19 @@ def random_interpolations(cut: Cut, seed: int = 0) -> dict[str, Tensor]:
     return matrices
 
 
-def perturbed(model: nn.Module, seed: int = 0) -> nn.Module:
-    """Return a copy of the model with noise added to all parameters.
+def perturbed(model: nn.Module, names: Collection[str] | None = None, seed: int = 0) -> nn.Module:
+    """Return a copy of the model with noise added to all parameters, or to the named ones.
 
     The projection identity holds for any weights, but weights that are zero would hide mistakes.
+    Parameters without noise share memory with the model's.
     """
-    copy = copy_with(model, {})
+    named = dict(model.named_parameters())
+    unchanged = {} if names is None else {n: p for n, p in named.items() if n not in names}
+    copy = copy_with(model, unchanged, shared=True)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for parameter in copy.parameters():
-            if parameter.is_floating_point():
+        for name, parameter in copy.named_parameters():
+            if parameter.is_floating_point() and name not in unchanged:
                 rms = float(parameter.double().square().mean().sqrt())
                 noise = torch.randn(parameter.shape, generator=generator)
                 fan_in = parameter.numel() // len(parameter) if parameter.ndim > 1 else 25

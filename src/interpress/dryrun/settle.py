@@ -11,8 +11,9 @@ confirm it, and tried as it is if that fails.
 
 from __future__ import annotations
 
+from interpress.dryrun.inputs import LARGE
 from interpress.dryrun.shapes import ShapeTrial
-from interpress.dryrun.shorten import shorten
+from interpress.dryrun.shorten import KEPT, shorten
 from interpress.dryrun.transfer import transferred
 from interpress.dryrun.values import ValueTrial
 from interpress.spaces.from_program import spaces_of
@@ -24,7 +25,9 @@ def settle(spaces: Spaces) -> Spaces:
 
     The result also records which size each integer attribute follows (`choices`).
     """
-    shortened = shorten(spaces.program) if spaces.shrinkable and spaces.trace.finite else None
+    kept = 1 if spaces.program.weight_bytes > LARGE else KEPT
+    usable = spaces.shrinkable and spaces.trace.finite
+    shortened = shorten(spaces.program, kept) if usable else None
     if shortened is not None:
         before = spaces_of(shortened.program)
         found = transferred(spaces, shortened, before, _tried(before))
@@ -39,6 +42,11 @@ def _tried(spaces: Spaces) -> Spaces:
 
 
 def _is_confirmed(spaces: Spaces) -> bool:
-    """Return whether the whole model runs with all spaces smaller, and gives the right values."""
+    """Return whether the whole model runs with all spaces smaller, and gives the right values.
+
+    The values of a large model are not tried here, because that takes a copy of it. The network
+    that is finally built is compared with it, as every network is.
+    """
     names = [space.name for space in spaces.shrinkable]
-    return ShapeTrial(spaces).runs(names) and ValueTrial(spaces).holds(names)
+    large = spaces.program.weight_bytes > LARGE
+    return ShapeTrial(spaces).runs(names) and (large or ValueTrial(spaces).holds(names))

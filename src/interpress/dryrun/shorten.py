@@ -21,7 +21,7 @@ from interpress.graph.program import Program, module_of
 from interpress.surgery.weights import copy_with
 
 KEPT = 2
-"""Blocks that stay of every run of blocks that are alike."""
+"""Blocks that stay of every run of blocks that are alike, if the model is not large."""
 _WORTHWHILE = 0.5
 """Largest fraction of the operators that may be left; otherwise the model is tried as it is."""
 
@@ -57,12 +57,13 @@ class Shortened:
         return ""
 
 
-def shorten(program: Program) -> Shortened | None:
+def shorten(program: Program, kept: int = KEPT) -> Shortened | None:
     """Return the shorter copy of a program's model; None if it would not be much shorter.
 
-    It is also None if the copy does not run exactly the operators that are left.
+    Of blocks that are alike, `kept` stay. It is also None if the copy does not run exactly the
+    operators that are left.
     """
-    representative = _representatives(program)
+    representative = _representatives(program, kept)
     removed = {block for block, other in representative.items() if block != other}
     left = [node for node in program.operators() if not _is_inside(module_of(node), removed)]
     if not removed or len(left) > _WORTHWHILE * sum(1 for _ in program.operators()):
@@ -78,7 +79,7 @@ def shorten(program: Program) -> Shortened | None:
     return Shortened(short, representative, numbers) if same else None
 
 
-def _representatives(program: Program) -> dict[str, str]:
+def _representatives(program: Program, kept: int) -> dict[str, str]:
     """Return, for every block that is alike to the one before it, a block that stays."""
     operators: dict[str, list[Any]] = {}
     for node in program.operators():
@@ -93,7 +94,7 @@ def _representatives(program: Program) -> dict[str, str]:
             alike = run and operators.get(block) == operators.get(run[0])
             if alike and block in operators and _is_like(child, _child(container, run[0])):
                 run.append(block)
-                representative[block] = block if len(run) <= KEPT else run[KEPT - 1]
+                representative[block] = block if len(run) <= kept else run[kept - 1]
             else:
                 run = [block]
     return representative

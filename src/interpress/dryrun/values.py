@@ -99,7 +99,7 @@ class ValueTrial:
         T = random_interpolations(Cut(self.spaces, kept))
         cut = Cut(self.spaces, kept, T)
         try:
-            return prove(self.spaces, cut, shrunk_copy(cut))
+            return prove(self.spaces, cut, shrunk_copy(cut, shared=True))
         except Exception as problem:  # the model's code may raise anything
             return first_line(problem)
 

@@ -36,6 +36,11 @@ class Program:
         named = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
         return {name: named[name].detach() for name in self.weights.values()}
 
+    @property
+    def weight_bytes(self) -> int:
+        """The size of all weights that the program uses."""
+        return sum(t.numel() * t.element_size() for t in self.parameters().values())
+
     def output_nodes(self) -> list[fx.Node]:
         """Return the nodes that make the outputs, flat, in order."""
         leaves = pytree.tree_leaves(self.nodes[-1].args[0])

@@ -82,6 +82,12 @@ class Snapshot:
             _written_parameters[self._model] = known | (changed & parameters)
 
 
+def runs_the_same_code(model: nn.Module, copy: nn.Module) -> None:
+    """Note that the forward of a copy writes the parameters that the model's forward writes."""
+    if model in _written_parameters:
+        _written_parameters[copy] = _written_parameters[model]
+
+
 def _renormalised(model: nn.Module) -> frozenset[str]:
     """Return the embeddings that are scaled down to a largest norm whenever they are looked up."""
     tables = (nn.Embedding, nn.EmbeddingBag)

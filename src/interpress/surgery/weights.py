@@ -15,16 +15,22 @@ import torch
 from torch import Tensor, nn
 
 from interpress.errors import SurgeryError
-from interpress.graph.snapshot import has_values
+from interpress.graph.snapshot import has_values, runs_the_same_code
 from interpress.surgery.attributes import update_attributes
 from interpress.surgery.cut import Cut
 
 
-def shrunk_copy(cut: Cut) -> nn.Module:
-    """Return the smaller network that a cut describes, without proving it."""
-    original = cut.spaces.program.parameters()
-    rounded = {name: w.to(original[name].dtype, copy=True) for name, w in cut.weights.items()}
-    smaller = copy_with(cut.spaces.program.model, rounded)
+def shrunk_copy(cut: Cut, *, shared: bool = False) -> nn.Module:
+    """Return the smaller network that a cut describes, without proving it.
+
+    With `shared`, weights that do not change share memory with the original's. Such a network is
+    only for a trial.
+    """
+    model, original = cut.spaces.program.model, cut.spaces.program.parameters()
+    weights: dict[str, Tensor] = dict(model.named_parameters()) if shared else {}
+    for name, weight in cut.weights.items():
+        weights[name] = weight.to(original[name].dtype, copy=True)
+    smaller = copy_with(model, weights, shared=shared)
     update_attributes(cut, smaller)
     return smaller
 
@@ -56,6 +62,7 @@ def copy_with(
         ) from problem
     if not shared:
         _check_separate(model, duplicate)
+    runs_the_same_code(model, duplicate)
     return duplicate
 
 
