@@ -21,6 +21,7 @@ from interpress.evaluation.memorized import warn_if_memorized
 from interpress.evaluation.output_meaning import Output
 from interpress.graph.model_state import untouched
 from interpress.method import Method, as_method
+from interpress.parallel.processes import Processes, check_same_widths
 from interpress.pipeline.options import Options
 from interpress.pipeline.steps import solve, state_problem
 from interpress.progress import Display, display
@@ -61,12 +62,19 @@ class Analysis:
 
     def answer(self, options: Options) -> Result:
         """Return the smaller network that checked options ask for."""
-        with display(options.progress) as bars, untouched(self.study.original):
+        processes = Processes()
+        with (
+            processes.together(),
+            display(options.progress if processes.is_first else False) as bars,
+            untouched(self.study.original),
+        ):
             orders, effects = self._ordered(options, bars)
             if options.method.needs_trust and len(orders.untrusted) == len(orders):
                 options = options.without_interpolation()
                 orders, effects = self._ordered(options, bars)
             network = solve(self.study, orders, effects, options, bars)
+            check_same_widths(processes.gathered(dict(network.plan.widths)))
+            processes.share([*network.model.parameters(), *network.model.buffers()])
         warn_if_memorized(network.agreement)
         return Result(options, self.study, effects, network)
 
@@ -103,7 +111,12 @@ class Analysis:
         return orders, self._effects[selection]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what was measured to one safetensors file; it holds no calibration data."""
+        """Write what was measured to one safetensors file; it holds no calibration data.
+
+        Of several processes, only the first writes.
+        """
+        if not Processes().is_first:
+            return
         save_analysis(self.study, self._effects, path)
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -14,6 +15,7 @@ from interpress.data.masks import Mask
 from interpress.evaluation.output_meaning import AUTO, Output
 from interpress.graph.model_state import untouched, unwrap
 from interpress.method import Method
+from interpress.parallel.processes import Processes
 from interpress.pipeline.options import Options, as_patterns
 from interpress.pipeline.steps import find, measure, read_data
 from interpress.progress import display
@@ -99,12 +101,15 @@ def compress(
         memory=memory,
         seed=seed,
     ).asking(budget, method, WidthLimits(round_to, min_width), progress)
-    return _analyzed(model, data, options).answer(options)
+    with Processes().together():
+        return _analyzed(model, data, options).answer(options)
 
 
 def _analyzed(model: nn.Module, data: Any, options: Options) -> Analysis:
-    network = unwrap(model)
-    with untouched(network):
+    network, processes = unwrap(model), Processes()
+    if not processes.is_first:
+        options = replace(options, progress=False)
+    with processes.together(), untouched(network):
         calibration = read_data(network, data, options)
         spaces = find(network, calibration, options)
         with display(options.progress) as bars:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from interpress.parallel.processes import Processes
 from interpress.pipeline.outcome import Outcome
 from interpress.report.figure import figure_of
 from interpress.report.page import html_tables, report_page
@@ -49,8 +50,11 @@ class Result(Outcome):
         """Write the smaller network (safetensors) and the plan (JSON) into a folder.
 
         `interpress.load(folder, model)` turns a freshly built original into this network. With
-        `report=True` an HTML page is written too; see `report`.
+        `report=True` an HTML page is written too; see `report`. Of several processes, only the
+        first writes.
         """
+        if not Processes().is_first:
+            return
         page = report_page(self, evaluation) if report else None
         save_result(self, folder, overwrite, page)
 
@@ -61,7 +65,10 @@ class Result(Outcome):
 
         `evaluation` is data to measure agreement on, with labels if you have them, as for
         `interpress.agreement`. Without it, the page shows agreement on held-out calibration data.
+        Of several processes, only the first writes.
         """
+        if not Processes().is_first:
+            return
         save_text(path, report_page(self, evaluation), overwrite=overwrite)
 
     def plot(self) -> Any:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import interpress
-from interpress import DataError, find_spaces
+from interpress import DataError, demo, find_spaces
 from interpress.calibration import calibrate as module
 from interpress.calibration.calibrate import calibrate
 from interpress.evaluation.output_meaning import OutputMeaning
@@ -179,3 +179,11 @@ def test_T_is_optimal_even_if_kept_channels_are_dead_or_repeated() -> None:
         error, least = ((Z - Z[:, kept] @ M).norm() for M in (T, best))
         assert error <= least * (1 + 1e-6)
         assert torch.equal(T[:, kept], torch.eye(len(kept), dtype=T.dtype))
+
+
+def test_a_batch_on_which_the_model_does_not_run_is_named() -> None:
+    images = demo.load_digits().calibration[:40]
+    with pytest.raises(
+        DataError, match=r"calibration batch 1 with inputs of shape \(\d+, 1, 5, 8\)"
+    ):
+        interpress.analyze(demo.network(), [images[:20], images[20:, :, :5]], progress=False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -12,9 +12,9 @@ from interpress.calibration.averaged import averaged_sources
 from interpress.calibration.consumers import dense_consumers, shrinkable_taps
 from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
 from interpress.calibration.statistics import OutputVariance, PatchMoments, Statistics
-from interpress.calibration.tap_rows import TapRows
+from interpress.calibration.tap_rows import TapRows, TapRowsState
 from interpress.data.batches import batch_size
-from interpress.errors import CaptureError, DataError
+from interpress.errors import CaptureError, DataError, InterpressError
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.graph.dense import DenseLayer
 from interpress.graph.example import Example
@@ -66,8 +66,7 @@ def calibrate(
     for number, example in enumerate(batches):
         size = batch_size(example)
         collector.batch = BatchRows(size, examples, example.masks, seed, alone=expected == 1)
-        outputs = executor.run(example, before=collector.before, after=collector.after)
-        check_not_nan(outputs, number)
+        outputs = run_batch(executor, example, number, collector)
         if number == 0:
             check_same_outputs(spaces, example, outputs)
         top_classes.append(top_classes_of(meaning, outputs, size))
@@ -95,6 +94,14 @@ def survey(
                 check_same_outputs(spaces, example, outputs)
             top_classes.append(top_classes_of(meaning, outputs, size))
     return examples, concatenate(top_classes)
+
+
+class CollectorState(NamedTuple):
+    """All sums of a collector."""
+
+    rows: Mapping[str, TapRowsState]
+    moments: Mapping[str, PatchMoments]
+    variances: Mapping[str, OutputVariance]
 
 
 class Collector:
@@ -148,6 +155,26 @@ class Collector:
             rows, in_second = source.rows(value, self.batch, self._rows_wanted(len(source.order)))
             self._rows[source.tap].add_local(rows, in_second)
 
+    def begin_like(self, other: Collector) -> None:
+        """Measure patches relative to what another collector measures them relative to."""
+        self._moments = {name: moments.emptied() for name, moments in other._moments.items()}
+        for name, rows in self._rows.items():
+            rows.begin_like(other._rows[name])
+
+    def state(self) -> CollectorState:
+        """Return all sums, to be added to those of another collector."""
+        rows = {name: tap_rows.state() for name, tap_rows in self._rows.items()}
+        return CollectorState(rows, self._moments, self._variances)
+
+    def add_state(self, state: CollectorState) -> None:
+        """Add the sums of another collector, which began like this one."""
+        for name, rows in state.rows.items():
+            self._rows[name].add_state(rows)
+        for name, moments in state.moments.items():
+            self._moments[name].merge(moments)
+        for name, variance in state.variances.items():
+            self._variances[name].merge(variance)
+
     def statistics(self, examples: int, top_classes: TopClasses | None) -> Statistics:
         """Return everything that was collected."""
         halves = {name: rows.halves() for name, rows in self._rows.items()}
@@ -200,6 +227,25 @@ def _patches_are_rows(tap: Tap, dense: DenseLayer) -> bool:
     """Return whether a patch is a row of the tap, as for linear layers and 1 x 1 convolutions."""
     in_order = torch.arange(tap.size)
     return dense.unknowns == tap.size and torch.equal(tap.absorbers[0].column, in_order)
+
+
+def run_batch(
+    executor: Executor, example: Example, number: int, collector: Collector
+) -> list[Tensor]:
+    """Run calibration batch `number` with a collector, and return the outputs."""
+    try:
+        outputs = executor.run(example, before=collector.before, after=collector.after)
+    except InterpressError:
+        raise
+    except (RuntimeError, IndexError, ValueError) as problem:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in example.tensors())
+        line = next(iter(str(problem).splitlines()), "")
+        raise DataError(
+            f"the model does not run on calibration batch {number} with inputs of shape {shapes} "
+            f"({type(problem).__name__}: {line}); give inputs of the shapes that the model takes"
+        ) from problem
+    check_not_nan(outputs, number)
+    return outputs
 
 
 def check_not_nan(outputs: Iterable[Tensor], number: int) -> None:

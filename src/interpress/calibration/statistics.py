@@ -59,6 +59,17 @@ class PatchMoments:
             self.totals[half] += rows.sum(0)
             self.rows[half] += len(rows)
 
+    def emptied(self) -> PatchMoments:
+        """Return moments of no rows, relative to the same origin and in the same basis."""
+        grams, totals = torch.zeros_like(self.grams), torch.zeros_like(self.totals)
+        return PatchMoments(grams, totals, [0, 0], self.origin, self.basis)
+
+    def merge(self, other: PatchMoments) -> None:
+        """Add the rows of other moments with the same origin and basis."""
+        self.grams += other.grams.to(self.grams.device)
+        self.totals += other.totals.to(self.totals.device)
+        self.rows = [a + b for a, b in zip(self.rows, other.rows, strict=True)]
+
     def moments(self, *, centred: bool, half: int | None = None) -> Tensor:
         """Return the second moments per row of all rows or of one half."""
         chosen = [0, 1] if half is None else [half]
@@ -96,6 +107,12 @@ class OutputVariance:
         self.total = self.total + few.sum(other_dims)
         self.square = self.square + few.square().sum(other_dims)
         self.rows += few.numel() // max(few.shape[channel], 1)
+
+    def merge(self, other: OutputVariance) -> None:
+        """Add what another one measured of the same output."""
+        self.square = self.square + other.square
+        self.total = self.total + other.total
+        self.rows += other.rows
 
     @property
     def variance(self) -> float:

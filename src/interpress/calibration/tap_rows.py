@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,15 @@ from interpress.errors import DataError
 from interpress.linalg.factor import RFactor, triangle
 from interpress.linalg.stream import FactorStream
 from interpress.spaces.taps import Site, Tap
+
+
+class TapRowsState(NamedTuple):
+    """All sums of one tap."""
+
+    streams: list[tuple[dict[str, Tensor], dict[str, str]]]
+    """The states of two streams, one per half of the examples."""
+    totals: Tensor
+    local: PatchMoments | None
 
 
 class TapRows:
@@ -38,6 +49,22 @@ class TapRows:
         if self._local is None:
             self._local = PatchMoments.empty(self._tap.size, torch.float64, rows.device)
         self._local.add(rows.double(), in_second)
+
+    def begin_like(self, other: TapRows) -> None:
+        """Measure local rows relative to what another tap's are measured relative to."""
+        self._local = None if other._local is None else other._local.emptied()
+
+    def state(self) -> TapRowsState:
+        """Return all sums."""
+        return TapRowsState([stream.state() for stream in self._streams], self._totals, self._local)
+
+    def add_state(self, state: TapRowsState) -> None:
+        """Add the sums of another process or lane."""
+        for stream, (tensors, fields) in zip(self._streams, state.streams, strict=True):
+            stream.merge(FactorStream.from_state(tensors, fields))
+        self._totals += state.totals
+        if self._local is not None and state.local is not None:
+            self._local.merge(state.local)
 
     def halves(self) -> Halves:
         """Return what was collected."""

@@ -24,6 +24,7 @@ from interpress.cli.printing import agreement_record, model_output_aside, print_
 from interpress.data.calibration_set import CalibrationSet
 from interpress.errors import ArgumentError, DataError, InterpressError, StorageError
 from interpress.evaluation.tally import Agreement
+from interpress.parallel.processes import process_group
 from interpress.storage.result_folder import PAGE, checked_target
 
 
@@ -88,7 +89,7 @@ def compress(
     # A budget may turn off the refit of a method, unless the user asked for it.
     parts = budget.rule.prepare(_method(method), method.refit is None)
     checked_target(options.out, options.force, "pass --force")
-    with model_output_aside(as_json):
+    with process_group() as processes, model_output_aside(as_json):
         network = load_model(model)
         batches = open_batches(data, model)
         evaluation = None
@@ -108,6 +109,8 @@ def compress(
             **budget_argument,
         )
         result.save(options.out, overwrite=options.force, report=True, evaluation=evaluation)
+    if not processes.is_first:
+        return
     if as_json:
         print_json(_result_record(result, options.out))
         return

@@ -14,12 +14,16 @@ from interpress.budgets.search import Search
 from interpress.calibration.calibrate import calibrate
 from interpress.calibration.streamed import bytes_at_once, streamed
 from interpress.calibration.study import Study
+from interpress.calibration.together import calibrate_together
 from interpress.data.calibration_set import CalibrationSet
+from interpress.data.shards import joined
+from interpress.data.sources import rereadable
 from interpress.dryrun.find import find_spaces
 from interpress.errors import ArgumentError
 from interpress.evaluation.output_meaning import find_meaning
 from interpress.graph.capture import check_model
 from interpress.network.network import Network
+from interpress.parallel.processes import Processes
 from interpress.pipeline.literal import literal_iterative_id
 from interpress.pipeline.options import Options
 from interpress.pipeline.warn import warn_about
@@ -35,6 +39,9 @@ _UNMEASURABLE = "its channels are read in unequal pieces, which calibration cann
 def read_data(model: nn.Module, data: Any, options: Options) -> CalibrationSet:
     """Return the calibration set, after checking the model, and that the data can be reread."""
     check_model(model)
+    processes = Processes()
+    if processes.size > 1:
+        data = joined(rereadable(data, model), processes)
     calibration = CalibrationSet(
         data, model, forward=options.forward, mask=options.mask, seed=options.seed
     )
@@ -64,6 +71,7 @@ def _measurable(spaces: Spaces) -> Spaces:
 def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Display) -> Study:
     """Run the network over the calibration set once and return what was measured."""
     meaning = find_meaning(spaces.program.model, data.first(), options.kind, options.output)
+    processes = Processes()
     settings: dict[str, Any] = {
         "patches": options.patches,
         "meaning": meaning,
@@ -74,8 +82,11 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
         statistics = streamed(spaces, lambda: data.batches("fit"), **settings)
     else:
         with bars.task("calibrating", data.batch_count()) as advance:
-            batches = data.batches("fit")
-            statistics = calibrate(spaces, batches, done=lambda: advance(1), **settings)
+            batches, settings["done"] = data.batches("fit"), lambda: advance(1)
+            if processes.size > 1:
+                statistics = calibrate_together(spaces, batches, processes, **settings)
+            else:
+                statistics = calibrate(spaces, batches, **settings)
     statistics = replace(statistics, data=data.fingerprint())
     return Study(
         spaces=_measurable(spaces),

@@ -1,0 +1,1 @@
+"""Several processes that work on one call together."""
