@@ -41,11 +41,12 @@ def analyze(
     `data`, `exclude`, `forward`, `kind`, `output`, `mask`, `memory` and `seed` as for `compress`.
     `patches=False` skips what only the selection "patches" needs, which is most of the cost.
     """
-    options = Options(
-        exclude=as_patterns(exclude), forward=forward, kind=kind, output=output, mask=mask,
-        patches=patches, memory=memory, seed=seed, progress=progress,
-    )  # fmt: skip
-    return _analyzed(model, data, options)
+    with Processes().together():
+        options = Options(
+            exclude=as_patterns(exclude), forward=forward, kind=kind, output=output, mask=mask,
+            patches=patches, memory=memory, seed=seed, progress=progress,
+        )  # fmt: skip
+        return _analyzed(model, data, options)
 
 
 def compress(
@@ -92,16 +93,11 @@ def compress(
         seed: Draws the held-out examples; the same seed gives the same result.
         progress: Whether to show progress bars; None shows them on a terminal.
     """
-    options = Options(
-        exclude=as_patterns(exclude),
-        forward=forward,
-        kind=kind,
-        output=output,
-        mask=mask,
-        memory=memory,
-        seed=seed,
-    ).asking(budget, method, WidthLimits(round_to, min_width), progress)
     with Processes().together():
+        options = Options(
+            exclude=as_patterns(exclude), forward=forward, kind=kind, output=output, mask=mask,
+            memory=memory, seed=seed,
+        ).asking(budget, method, WidthLimits(round_to, min_width), progress)  # fmt: skip
         return _analyzed(model, data, options).answer(options)
 
 
@@ -109,7 +105,7 @@ def _analyzed(model: nn.Module, data: Any, options: Options) -> Analysis:
     network, processes = unwrap(model), Processes()
     if not processes.is_first:
         options = replace(options, progress=False)
-    with processes.together(), untouched(network):
+    with untouched(network):
         calibration = read_data(network, data, options)
         spaces = find(network, calibration, options)
         with display(options.progress) as bars:

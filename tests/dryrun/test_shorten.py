@@ -14,6 +14,7 @@ import transformers
 from torch import Tensor, nn
 
 import interpress
+from interpress import SurgeryError
 from interpress.dryrun import settle as settling
 from interpress.dryrun.shorten import KEPT, Shortened, shorten
 from interpress.graph.capture import capture
@@ -147,6 +148,20 @@ def test_excluded_blocks_stay_frozen() -> None:
     spaces = interpress.find_spaces(deep(Block), IMAGES, exclude=["4"], progress=False)
     assert [space.name for space in spaces.shrinkable] == [f"{n}.first" for n in (1, 2, 3, 5, 6, 7)]
     assert "excluded" in str(spaces["4.first"].frozen)
+
+
+class CopiesToItself(nn.Sequential):
+    """Blocks whose copy is the original, from which nothing may be removed."""
+
+    def __deepcopy__(self, memo: dict[int, object]) -> CopiesToItself:
+        return self
+
+
+def test_no_block_of_the_original_is_removed() -> None:
+    model = CopiesToItself(*deep(Block))
+    with pytest.raises(SurgeryError, match=r"shares its modules with the original.*__deepcopy__"):
+        interpress.find_spaces(model, IMAGES, progress=False)
+    assert len(model) == 9
 
 
 def seconds(layers: int) -> float:

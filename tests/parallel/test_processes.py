@@ -82,9 +82,10 @@ def test_the_number_of_processes_makes_no_difference(tmp_path: Path) -> None:
 
 def test_a_failure_in_one_process_ends_all_with_its_message(tmp_path: Path) -> None:
     first, second = found("fails", 2, tmp_path)
-    (message,) = second["messages"]  # the call after it succeeds
-    assert message.startswith("the calibration data are a str; give a tensor")
-    assert first["messages"] == [f"process 1 failed: ArgumentError: {message}"]
+    data, budget = second["messages"]  # the third call succeeds
+    assert data.startswith("the calibration data are a str; give a tensor")
+    assert budget.startswith("width=7.0 is out of range")
+    assert first["messages"] == [f"process 1 failed: ArgumentError: {m}" for m in (data, budget)]
 
 
 def test_the_first_process_writes(tmp_path: Path) -> None:

@@ -41,11 +41,12 @@ def shards(rank: int, size: int) -> dict[str, Any]:
 
 
 def fails(rank: int, size: int) -> dict[str, Any]:
-    """Process 1 has no data that can be read, and the others wait for it."""
+    """Process 1 has no data that can be read, then another budget; the others wait for it."""
     messages = []
-    for data in (DATA if rank != 1 else "nonsense", DATA):  # the second call succeeds
+    wrong: list[tuple[Any, float]] = [("nonsense", 0.9), (DATA, 7.0), (DATA, 0.9)]
+    for data, width in wrong if rank == 1 else [(DATA, 0.9)] * 3:  # the last call succeeds
         try:
-            interpress.compress(demo.network(), data, width=0.9, progress=False)
+            interpress.compress(demo.network(), data, width=width, progress=False)
         except interpress.InterpressError as error:
             messages.append(str(error))
     return {"messages": messages}

@@ -171,6 +171,11 @@ class Collector:
         for name, rows in state.rows.items():
             self._rows[name].add_state(rows)
         for name, moments in state.moments.items():
+            if name not in self._moments:
+                raise DataError(
+                    "no position of the first batch counts, so several processes cannot measure "
+                    "alike; put a batch first in which the mask keeps some positions"
+                )
             self._moments[name].merge(moments)
         for name, variance in state.variances.items():
             self._variances[name].merge(variance)

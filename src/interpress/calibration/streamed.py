@@ -67,19 +67,14 @@ class BlockWalk:
         self._patches, self._expected, self._seed = patches, expected, seed
         kernels = fast_kernels(spaces.program, spaces.program.parameters())
         self._executor = Executor(spaces.program, kernels=kernels)
-        taps = shrinkable_taps(spaces)
-        self.taps = {
-            tap.name: next(
-                i for i, block in enumerate(self.blocks) if tap.sites[0].op.node in block
-            )
-            for tap in sorted(taps, key=lambda tap: self._position(tap.sites[0].op.node))
-        }
+        blocks = {tap.name: self._block_of(tap.sites[0].op.node) for tap in shrinkable_taps(spaces)}
+        self.taps = dict(sorted(blocks.items(), key=lambda item: item[1]))
         """Per tap, in the order of the network, the number of its block."""
         self._next = 0
         self._states: list[_Batch] | None = None
         self._measured: tuple[int, Statistics] | None = None
 
-    def _position(self, node: fx.Node) -> int:
+    def _block_of(self, node: fx.Node) -> int:
         return next(i for i, block in enumerate(self.blocks) if node in block)
 
     def statistics(self, tap: str) -> Statistics:

@@ -63,16 +63,6 @@ class Study:
         held_out = self.data is not None and self.data.holds_out
         return self.fit_examples // (HOLD_EVERY - 1) if held_out else 0
 
-    def factors_for(
-        self, kept: Mapping[str, Tensor], half: int | None = None
-    ) -> dict[str, RFactor]:
-        """Return, per tap that loses columns, the moments to interpolate them with.
-
-        These are the moments of all examples to fit, or of one half of them.
-        """
-        cut = Cut(self.spaces, kept)
-        return {name: self._factor_for(name, cut, half) for name in self._taps_of(kept)}
-
     def _taps_of(self, kept: Mapping[str, Tensor]) -> list[str]:
         """Return the taps of some spaces, in the order in which the network computes them."""
         names = dict.fromkeys(tap for space in kept for tap in self.spaces[space].taps)

@@ -8,7 +8,7 @@ place of the original ones, so shared weights stay shared and the original model
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -60,22 +60,32 @@ def copy_with(
             f"{type(model).__name__} cannot be copied ({type(problem).__name__}: {problem}); "
             "remove attributes that cannot be copied, such as locks, files and generators"
         ) from problem
-    if not shared:
-        _check_separate(model, duplicate)
+    _check_separate(model, duplicate, changed if shared else {})
     runs_the_same_code(model, duplicate)
     return duplicate
 
 
-def _check_separate(model: nn.Module, duplicate: nn.Module) -> None:
-    """Refuse a copy that shares memory with the original, as a custom `__deepcopy__` may make."""
+def _check_separate(model: nn.Module, duplicate: nn.Module, shared: Collection[str]) -> None:
+    """Refuse a copy that shares modules or memory with the original, as `__deepcopy__` may make.
+
+    The tensors named in `shared` may share memory.
+    """
+    modules = {id(module) for module in model.modules()}
+    for name, module in duplicate.named_modules():
+        if id(module) in modules:
+            raise _not_separate(model, f"the module {name!r}" if name else "its modules")
     original = {_storage(tensor) for _, tensor in _tensors(model)}
     for name, tensor in _tensors(duplicate):
-        if _storage(tensor) in original:
-            raise SurgeryError(
-                f"a copy of {type(model).__name__} shares the memory of {name!r} with the "
-                "original, so changing one would change the other; remove the custom __deepcopy__, "
-                "or let it copy all parameters and buffers"
-            )
+        if name not in shared and _storage(tensor) in original:
+            raise _not_separate(model, f"the memory of {name!r}")
+
+
+def _not_separate(model: nn.Module, what: str) -> SurgeryError:
+    return SurgeryError(
+        f"a copy of {type(model).__name__} shares {what} with the original, so changing one would "
+        "change the other; remove the custom __deepcopy__, or let it copy all modules, parameters "
+        "and buffers"
+    )
 
 
 def _tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
