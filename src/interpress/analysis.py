@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from interpress.allocation.by_block import order_and_measure
 from interpress.allocation.curve import Point, trade_off
 from interpress.allocation.effects import Effects, measure_effects
 from interpress.allocation.problem import WidthLimits
@@ -19,11 +20,12 @@ from interpress.data.masks import Mask
 from interpress.errors import ArgumentError
 from interpress.evaluation.memorized import warn_if_memorized
 from interpress.evaluation.output_meaning import Output
+from interpress.files.checkpoint import Checkpoint
 from interpress.graph.model_state import untouched
 from interpress.method import Method, as_method
 from interpress.parallel.processes import Processes, check_same_widths
 from interpress.pipeline.options import Options
-from interpress.pipeline.steps import solve, state_problem
+from interpress.pipeline.steps import open_checkpoint, solve, state_problem
 from interpress.progress import Display, display
 from interpress.result import Result
 from interpress.selection.orders import Orders, order_all
@@ -68,11 +70,12 @@ class Analysis:
             display(options.progress if processes.is_first else False) as bars,
             untouched(self.study.original),
         ):
-            orders, effects = self._ordered(options, bars)
+            checkpoint = open_checkpoint(self.study, options, bars)
+            orders, effects = self._ordered(options, bars, checkpoint)
             if options.method.needs_trust and len(orders.untrusted) == len(orders):
                 options = options.without_interpolation()
-                orders, effects = self._ordered(options, bars)
-            network = solve(self.study, orders, effects, options, bars)
+                orders, effects = self._ordered(options, bars, checkpoint)
+            network = solve(self.study, orders, effects, options, bars, checkpoint)
             check_same_widths(processes.gathered(dict(network.plan.widths)))
             processes.share([*network.model.parameters(), *network.model.buffers()])
         warn_if_memorized(network.agreement)
@@ -93,22 +96,33 @@ class Analysis:
         limits = WidthLimits(round_to, min_width)
         options = replace(self.options, method=as_method(method), limits=limits)
         with display(progress) as bars, untouched(self.study.original):
-            orders, effects = self._ordered(options, bars)
+            orders, effects = self._ordered(options, bars, Checkpoint())
         problem = state_problem(self.study, orders, effects, options, resource="flops")
         path = ALLOCATIONS[options.method.candidates[0]].path(problem)
         return trade_off(problem, path, points)
 
-    def _ordered(self, options: Options, bars: Display) -> tuple[Orders, Effects | None]:
+    def _ordered(
+        self, options: Options, bars: Display, checkpoint: Checkpoint
+    ) -> tuple[Orders, Effects | None]:
         """Return orders and effects for the method, computed at most once per selection."""
         selection = options.method.selection
-        if selection not in self._orders:
-            self._orders[selection] = order_all(self.study, selection, bars)
-        orders = self._orders[selection]
-        if not any(ALLOCATIONS[name].measures for name in options.method.candidates):
-            return orders, None
-        if selection not in self._effects:
-            self._effects[selection] = measure_effects(self.study, orders, bars)
-        return orders, self._effects[selection]
+        measures = any(ALLOCATIONS[name].measures for name in options.method.candidates)
+        has_effects = selection in self._effects
+        if self.study.walk is not None:
+            if selection not in self._orders or (measures and not has_effects):
+                orders, effects = order_and_measure(
+                    self.study, selection, bars, effects=measures, checkpoint=checkpoint
+                )
+                self._orders[selection] = orders
+                if effects is not None:
+                    self._effects[selection] = effects
+        else:
+            if selection not in self._orders:
+                self._orders[selection] = order_all(self.study, selection, bars)
+            if measures and not has_effects:
+                found = measure_effects(self.study, self._orders[selection], bars)
+                self._effects[selection] = found
+        return self._orders[selection], self._effects[selection] if measures else None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was measured to one safetensors file; it holds no calibration data.
@@ -129,7 +143,7 @@ class Analysis:
         forward: Forward | None = None,
         output: Output = None,
         mask: Mask | None = None,
-        memory: float = 1.0,
+        memory: float | None = None,
     ) -> Analysis:
         """Return a saved analysis of this very model.
 

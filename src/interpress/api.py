@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import nn
 
 from interpress.allocation.problem import WidthLimits
@@ -16,7 +18,7 @@ from interpress.evaluation.output_meaning import AUTO, Output
 from interpress.graph.model_state import untouched, unwrap
 from interpress.method import Method
 from interpress.parallel.processes import Processes
-from interpress.pipeline.options import Options, as_patterns
+from interpress.pipeline.options import Options, as_device, as_folder, as_patterns
 from interpress.pipeline.steps import find, measure, read_data
 from interpress.progress import display
 from interpress.result import Result
@@ -32,19 +34,22 @@ def analyze(
     output: Output = None,
     mask: Mask | None = None,
     patches: bool = True,
-    memory: float = 1.0,
+    memory: float | None = None,
+    device: str | torch.device | None = None,
     seed: int = 0,
     progress: bool | None = None,
 ) -> Analysis:
     """Run a model over unlabelled data once; the result answers any number of budgets.
 
-    `data`, `exclude`, `forward`, `kind`, `output`, `mask`, `memory` and `seed` as for `compress`.
+    `data`, `exclude`, `forward`, `kind`, `output`, `mask`, `memory`, `device` and `seed` as for
+    `compress`.
     `patches=False` skips what only the selection "patches" needs, which is most of the cost.
     """
     with Processes().together():
         options = Options(
             exclude=as_patterns(exclude), forward=forward, kind=kind, output=output, mask=mask,
-            patches=patches, memory=memory, seed=seed, progress=progress,
+            patches=patches, memory=memory, device=as_device(device), seed=seed,
+            progress=progress,
         )  # fmt: skip
         return _analyzed(model, data, options)
 
@@ -61,7 +66,9 @@ def compress(
     kind: str = AUTO,
     output: Output = None,
     mask: Mask | None = None,
-    memory: float = 1.0,
+    memory: float | None = None,
+    device: str | torch.device | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     seed: int = 0,
     progress: bool | None = None,
     **budget: float | None,
@@ -89,14 +96,20 @@ def compress(
         mask: Which positions of an example count, such as tokens that are not padding: a key of the
             batch, or a function from a batch to a tensor (examples, positions). Without it, an
             `attention_mask` and labels of -100 in the batch say so.
-        memory: GiB that the refit may hold at once.
+        memory: GiB that may be held at once, beyond the model and its result. A network whose
+            statistics need more is compressed block by block. Default: what the network needs; the
+            refit of a network that is compressed at once holds 1 GiB.
+        device: Where to compute, such as "cuda". The model stays where it is, on the CPU or on
+            several devices, and its weights are copied block by block.
+        checkpoint: A folder in which finished blocks are kept. A call that was ended goes on from
+            there, to the same bits.
         seed: Draws the held-out examples; the same seed gives the same result.
         progress: Whether to show progress bars; None shows them on a terminal.
     """
     with Processes().together():
         options = Options(
             exclude=as_patterns(exclude), forward=forward, kind=kind, output=output, mask=mask,
-            memory=memory, seed=seed,
+            memory=memory, device=as_device(device), checkpoint=as_folder(checkpoint), seed=seed,
         ).asking(budget, method, WidthLimits(round_to, min_width), progress)  # fmt: skip
         return _analyzed(model, data, options).answer(options)
 

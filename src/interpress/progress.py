@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+_log = logging.getLogger("interpress")
 
 
 class Advance(Protocol):
@@ -23,6 +26,12 @@ class Display:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
+
+    def note(self, text: str) -> None:
+        """Print a sentence above the bars, and log it."""
+        _log.info(text)
+        if not self._progress.disable:
+            self._progress.console.print(text, highlight=False, soft_wrap=True)
 
     @contextlib.contextmanager
     def task(self, title: str, total: float | None) -> Iterator[Advance]:

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from interpress.files.tensor_file import save_text
 from interpress.parallel.processes import Processes
 from interpress.pipeline.outcome import Outcome
 from interpress.report.figure import figure_of
 from interpress.report.page import html_tables, report_page
-from interpress.storage.files import save_text
 from interpress.storage.result_folder import save_result
 
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 import interpress
 from interpress import ArgumentError, StorageError, demo
+from interpress.files.tensor_file import load_tensors, save_tensors
 from interpress.storage.example_description import random_example
-from interpress.storage.files import load_tensors, save_tensors
 from interpress.storage.result_folder import PLAN, WEIGHTS
 
 

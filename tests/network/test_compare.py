@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from rich.progress import Progress
 
 import interpress
 from interpress import Analysis, Method, demo
@@ -13,10 +14,11 @@ from interpress.allocation.plan import Plan
 from interpress.calibration.study import Study
 from interpress.network import compare as module
 from interpress.network.compare import CLEARLY_LESS, ENOUGH_HELD_OUT, Comparison, _Judged, compare
-from interpress.progress import display
+from interpress.progress import Display, display
 from interpress.selection.orders import Orders, order_all
 
 METHOD = Method(refit=False)
+BARS = Display(Progress(disable=True))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def judged(
     """Return which of several plans is preferred, given what was measured on each."""
     monkeypatch.setattr(module, "_judge", lambda study, plans, method: losses)
     plans = {name: plan(orders, 0.2 + 0.2 * number) for number, name in enumerate(losses)}
-    return compare(demo_analysis.study, plans, METHOD).best
+    return compare(demo_analysis.study, plans, METHOD, BARS).best
 
 
 def spread(mean: float, noise: float, count: int = 40) -> _Judged:
@@ -87,13 +89,13 @@ def test_a_ruined_plan_loses_against_a_better_one(
     with display(False) as bars:
         orders = order_all(study, "weights", bars)
     plans = {"narrow": plan(orders, 0.05), "wide": plan(orders, 0.9)}
-    comparison = compare(study, plans, METHOD)
+    comparison = compare(study, plans, METHOD, BARS)
     assert comparison.best == "wide"
     assert list(comparison.losses) == ["narrow", "wide"]
     assert comparison.losses["wide"] < comparison.losses["narrow"]
     assert str(comparison).startswith("wide, loss ")
     turned = {name: plans[name] for name in ("wide", "narrow")}
-    assert compare(study, turned, METHOD).best == "wide"
+    assert compare(study, turned, METHOD, BARS).best == "wide"
 
 
 def test_equal_plans_are_built_once(
@@ -101,9 +103,9 @@ def test_equal_plans_are_built_once(
 ) -> None:
     study = demo_analysis.study
     same = {"a": plan(orders, 0.5), "b": plan(orders, 0.5)}
-    assert list(compare(study, {**same, "c": plan(orders, 0.6)}, METHOD).losses) == ["a", "c"]
+    assert list(compare(study, {**same, "c": plan(orders, 0.6)}, METHOD, BARS).losses) == ["a", "c"]
     monkeypatch.setattr(module, "_judge", None)  # nothing is judged
-    assert compare(study, same, METHOD) == Comparison("a", {"a": 0.0})
+    assert compare(study, same, METHOD, BARS) == Comparison("a", {"a": 0.0})
 
 
 @pytest.mark.parametrize(
@@ -136,5 +138,5 @@ def test_networks_are_judged_where_they_were_not_interpolated(
 
     monkeypatch.setattr(Study, "interpolations", record_half)
     monkeypatch.setattr(Study, "evaluator", record_part)
-    compare(study, {"a": plan(orders, 0.5), "b": plan(orders, 0.6)}, METHOD)
+    compare(study, {"a": plan(orders, 0.5), "b": plan(orders, 0.6)}, METHOD, BARS)
     assert used == expected

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import interpress
 from interpress import Analysis, ArgumentError, Method, StorageError
-from interpress.storage.files import load_tensors, save_tensors
+from interpress.files.tensor_file import load_tensors, save_tensors
 
 NO_DATA = Method(refit=False, allocation="marginal")
 

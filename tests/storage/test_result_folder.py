@@ -17,9 +17,9 @@ from torch import nn
 
 import interpress
 from interpress import Analysis, Method, Result, StorageError, load
+from interpress.files import tensor_file as files
 from interpress.graph.example import Example
 from interpress.graph.model_state import output_tensors
-from interpress.storage import files
 from interpress.storage.result_folder import PAGE, PLAN, WEIGHTS, changed_sizes
 
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from interpress.errors import StorageError
+from interpress.files.tensor_file import load_tensors, save_tensors
 from interpress.linalg import FactorStream, order_by_pivoting
 from interpress.linalg.precision import EPS32
 from interpress.linalg.stream import Route
-from interpress.storage.files import load_tensors, save_tensors
 from interpress.storage.stream_file import load_stream, save_stream
 
 ROUTES: list[Route] = ["gram", "tsqr"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from interpress.allocation.paths import fit_budget
 from interpress.allocation.plan import Plan
@@ -13,6 +13,7 @@ from interpress.allocation.rules.constant import at_fraction
 from interpress.calibration.study import Study
 from interpress.errors import ArgumentError
 from interpress.evaluation.latency import latency_ratio
+from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
 from interpress.network.build import build
 from interpress.network.compare import Comparison, compare
@@ -42,8 +43,9 @@ class Search:
     problems: Mapping[str, Problem]
     """The problem as every allocation to compare sees it; the first one is the usual one."""
     method: Method
-    memory: float
+    memory: float | None
     bars: Display
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
 
     @property
     def problem(self) -> Problem:
@@ -64,8 +66,7 @@ class Search:
             raise failures[0]
         if len(plans) == 1 or self.study.data is None:
             return Choice(next(iter(plans)), next(iter(plans.values())).widths)
-        with self.bars.task("comparing allocations", None):
-            comparison = compare(self.study, plans, self.method)
+        comparison = compare(self.study, plans, self.method, self.bars, self.checkpoint)
         return Choice(comparison.best, plans[comparison.best].widths, comparison)
 
     def usual_widths(self, fraction: float, resource: str) -> Widths:
@@ -98,7 +99,9 @@ class Search:
         """Build the network at these widths; `refit` overrides the method's."""
         method = self.method if refit is None else replace(self.method, refit=refit)
         plan = Plan.at_widths(widths, self.problem.orders)
-        return build(self.study, plan, method, self.bars, memory=self.memory)
+        return build(
+            self.study, plan, method, self.bars, memory=self.memory, checkpoint=self.checkpoint
+        )
 
     def _smallest(self) -> Widths:
         """Return the widths at the end of the usual allocation's path."""
@@ -107,7 +110,7 @@ class Search:
 
     def latency(self, network: Network) -> float:
         """Return the run time of a network relative to the original, on one calibration batch."""
-        example = next(iter(self.study.require_data().batches()))
+        example = next(iter(self.study.require_data().batches())).at_home(self.study.original)
         return latency_ratio(network.model, self.study.original, example)
 
     def bisect(self, asked: str, trial: Trial, *, smaller_if_within: bool, remedy: str) -> Network:

@@ -13,7 +13,7 @@ from interpress.calibration.consumers import dense_consumers, shrinkable_taps
 from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
 from interpress.calibration.statistics import OutputVariance, PatchMoments, Statistics
 from interpress.calibration.tap_rows import TapRows, TapRowsState
-from interpress.data.batches import batch_size
+from interpress.data.batches import batch_size, split_batch
 from interpress.errors import CaptureError, DataError, InterpressError
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.graph.dense import DenseLayer
@@ -76,23 +76,25 @@ def calibrate(
 
 
 def survey(
-    spaces: Spaces, batches: Iterable[Example], meaning: OutputMeaning | None
+    spaces: Spaces, batches: Iterable[Example], meaning: OutputMeaning | None, most: int | None
 ) -> tuple[int, TopClasses | None]:
     """Count the examples, and return the classes that the network predicts for them.
 
-    If it does not make one decision per example, only the first batch is run, to check it.
+    If it does not make one decision per example, only the first examples are run, to check them.
+    At most `most` examples run at once.
     """
     executor = Executor(spaces.program)
     examples, top_classes = 0, list[TopClasses | None]()
-    for number, example in enumerate(batches):
-        size = batch_size(example)
-        examples += size
-        if number == 0 or top_classes[0] is not None:
-            outputs = executor.run(example)
-            check_not_nan(outputs, number)
-            if number == 0:
-                check_same_outputs(spaces, example, outputs)
-            top_classes.append(top_classes_of(meaning, outputs, size))
+    for number, batch in enumerate(batches):
+        for example in split_batch(batch, most):
+            size = batch_size(example)
+            if examples == 0 or top_classes[0] is not None:
+                outputs = executor.run(example)
+                check_not_nan(outputs, number)
+                if examples == 0:
+                    check_same_outputs(spaces, example, outputs)
+                top_classes.append(top_classes_of(meaning, outputs, size))
+            examples += size
     return examples, concatenate(top_classes)
 
 

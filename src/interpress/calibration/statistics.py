@@ -29,6 +29,8 @@ class PatchMoments:
     """Subtracted from every row: the mean of the first batch, so that no digits cancel later."""
     basis: Tensor | None = None
     """(channels, kernel, parts) for large kernels: rows are projected onto this basis."""
+    source: Halves | None = None
+    """The rows of the tap, if patches are rows of it; `grams` is then empty."""
 
     @classmethod
     def empty(cls, size: int, dtype: torch.dtype, device: torch.device) -> PatchMoments:
@@ -42,8 +44,8 @@ class PatchMoments:
     @classmethod
     def of_rows(cls, halves: Halves) -> PatchMoments:
         """Return the moments of a layer whose patches are the rows of its tap."""
-        grams = torch.stack([halves.factor.G - halves.second, halves.second])
-        return cls(grams, halves.totals, list(halves.rows))
+        none = halves.second.new_zeros(2, 0, 0)
+        return cls(none, halves.totals, list(halves.rows), source=halves)
 
     def add(self, X: Tensor, in_second: Tensor) -> None:
         """Add patches (rows, size); `in_second` says which rows are of the second half."""
@@ -75,12 +77,21 @@ class PatchMoments:
         chosen = [0, 1] if half is None else [half]
         rows = max(sum(self.rows[i] for i in chosen), 1)
         mean = (self.totals[chosen].sum(0) / rows).to(self.grams.dtype)
-        total = self.grams[0] + self.grams[1] if half is None else self.grams[half].clone()
-        covariance = mirror(total.div_(rows)).addr_(mean, mean, alpha=-1)
+        covariance = self._gram(half).div_(rows).addr_(mean, mean, alpha=-1)
         if centred:
             return covariance
         mean = mean if self.origin is None else mean + self.origin
         return covariance.addr_(mean, mean)
+
+    def _gram(self, half: int | None) -> Tensor:
+        """Return a new tensor with the Gram matrix of all rows or of one half."""
+        if self.source is None:
+            grams = self.grams
+            return mirror(grams[0] + grams[1] if half is None else grams[half].clone())
+        if half == 1:
+            return self.source.second.clone()
+        first = self.source.factor.G - self.source.second
+        return first if half == 0 else first.add_(self.source.second)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from interpress.calibration.sample_weights import TopClasses
 from interpress.calibration.statistics import Statistics
+from interpress.calibration.streamed import BlockWalk
 from interpress.data.batches import can_merge, merge_batches
 from interpress.data.calibration_set import HOLD_EVERY, CalibrationSet, Part
 from interpress.errors import ArgumentError
@@ -39,6 +40,8 @@ class Study:
     top_classes: TopClasses | None
     """The classes that the network predicts for them."""
     seed: int = 0
+    walk: BlockWalk | None = None
+    """What measures the statistics block by block, if they are not held at once."""
 
     @property
     def original(self) -> nn.Module:
@@ -85,8 +88,13 @@ class Study:
             factor = self._factor_for(name, cut, half) if regularize else plain[name]
             T = interpolation_at(self.spaces.taps[name], cut, factor)
             if T is not None:
-                matrices[name] = T.float().cpu() if self.statistics.by_block else T
+                matrices[name] = T
         return matrices
+
+    def require_walk(self) -> BlockWalk:
+        """Return the walk over the blocks."""
+        assert self.walk is not None, "the statistics are held at once"
+        return self.walk
 
     def require_data(self) -> CalibrationSet:
         """Return the calibration data, or raise if there are none."""

@@ -21,8 +21,13 @@ from interpress.graph.rows import BatchRows
 from interpress.parallel.processes import Processes
 from interpress.spaces.spaces import Spaces
 
-LANES = 8
+LANES = range(8)
 """Sums that are made apart. More processes than this do not make calibration faster."""
+
+
+def lanes_of(processes: Processes) -> list[int]:
+    """Return the lanes that this process sums up."""
+    return [lane for lane in LANES if lane % processes.size == processes.rank]
 
 
 def calibrate_together(
@@ -43,12 +48,12 @@ def calibrate_together(
 
     kernels = fast_kernels(spaces.program, spaces.program.parameters())
     executor = Executor(spaces.program, kernels=kernels)
-    own = [lane for lane in range(LANES) if lane % processes.size == processes.rank]
+    own = lanes_of(processes)
     lanes: dict[int, Collector] = {}
     top_classes: dict[int, TopClasses | None] = {}
     examples = count = 0
     for number, example in enumerate(batches):
-        size, lane = batch_size(example), number % LANES
+        size, lane = batch_size(example), number % len(LANES)
         if number == 0 or lane in own:
             if number == 0:  # every process runs it, to begin its lanes alike
                 lanes = {0: empty()}
@@ -65,7 +70,8 @@ def calibrate_together(
         count += 1
         done()
     states = {lane: lanes[lane].state() for lane in own if lane in lanes}
-    found = processes.gathered((states, {n: c for n, c in top_classes.items() if n % LANES in own}))
+    own_classes = {n: classes for n, classes in top_classes.items() if n % len(LANES) in own}
+    found = processes.gathered((states, own_classes))
     total = empty()
     total.begin_like(lanes[0])
     by_lane = {lane: state for states, _ in found for lane, state in states.items()}

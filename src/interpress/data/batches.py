@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -64,7 +65,8 @@ def merge_batches(examples: list[Example]) -> Example:
     leaves = [joined(*column) for column in zip(*(leaves for leaves, _ in trees), strict=True)]
     args, kwargs = pytree.tree_unflatten(leaves, trees[0][1])
     masks = zip(*(example.masks for example in examples), strict=True)
-    return Example(args, kwargs, tuple(torch.cat(parts) for parts in masks), examples[0].free_dims)
+    joined_masks = tuple(torch.cat(parts) for parts in masks)
+    return replace(examples[0], args=args, kwargs=kwargs, masks=joined_masks)
 
 
 def can_merge(first: Example, second: Example) -> bool:

@@ -25,6 +25,7 @@ from interpress.data.masks import Mask, check_mask, masks_of
 from interpress.data.sources import BATCH, count_examples, rereadable
 from interpress.errors import ArgumentError, DataError
 from interpress.graph.example import Example
+from interpress.graph.on_device import compute_device
 
 Part = Literal["all", "fit", "held", "first", "second"]
 """All examples, those to fit, the held-out ones, or one of two halves of those to fit."""
@@ -54,7 +55,9 @@ class CalibrationSet:
         forward: Forward | None = None,
         mask: Mask | None = None,
         seed: int = 0,
+        device: torch.device | None = None,
     ) -> None:
+        """Prepare to read the data; `device` says where to compute, if not at the model's."""
         if forward is not None and not callable(forward):
             raise ArgumentError(f"forward={forward!r}; give a function of the model and a batch")
         check_mask(mask)
@@ -68,7 +71,8 @@ class CalibrationSet:
         self._held = torch.randint(HOLD_EVERY, (_PERIOD,), generator=generator).tolist()
         self._fingerprints: dict[int, tuple[Any, ...]] = {}
         tensors = [*model.parameters(), *model.buffers()]
-        self.device = tensors[0].device if tensors else torch.device("cpu")
+        self._elsewhere = device
+        self.device = device or compute_device(model)
         self.dtype = next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
 
     def batches(self, part: Part = "all", limit: int | None = None) -> Iterator[Example]:
@@ -168,7 +172,7 @@ class CalibrationSet:
         else:
             example = without_cache(as_example(raw, self._model, number), self._model)
         masks = masks_of(raw, self._mask, batch_size(example), number)
-        return replace(example.map(self._to_model), masks=masks)
+        return replace(example.map(self._to_model), masks=masks, device=self._elsewhere)
 
     def batch_count(self) -> int | None:
         """Return how many batches there are, if that is known without reading them."""
@@ -207,6 +211,16 @@ class CalibrationSet:
     def fingerprint(self) -> str:
         """Return a short digest of the batches read so far: shapes and sampled values."""
         return hashlib.sha256(repr(sorted(self._fingerprints.items())).encode()).hexdigest()[:16]
+
+    def digest(self) -> str:
+        """Read the data and return a hash of every input."""
+        total = hashlib.sha256()
+        for example in self.batches():
+            for tensor in [*example.tensors(), *example.masks]:
+                total.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+                plain = tensor.cpu().contiguous().reshape(-1)
+                total.update(plain.view(torch.uint8).numpy().data)
+        return total.hexdigest()
 
     def _check_unchanged(self, number: int, example: Example) -> None:
         """Compare a batch with what it was when it was read first."""

@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from torch import nn
+from torch import Tensor, nn
 
 from interpress.data.calibration_set import CalibrationSet, Part
 from interpress.evaluation.agreement import outputs_of
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.evaluation.tally import Agreement, Tally
+from interpress.graph.example import Example
+
+
+class Judge:
+    """Adds up, batch by batch, how much some networks agree with the original."""
+
+    def __init__(self, meaning: OutputMeaning, networks: int) -> None:
+        self._meaning = meaning
+        self._tallies = [Tally(meaning) for _ in range(networks)]
+        self._doubt = self._decisions = 0.0
+
+    def add(
+        self, reference: list[Tensor], outputs: Sequence[list[Tensor]], example: Example
+    ) -> None:
+        """Add the outputs of the original and of every network on one batch."""
+        rule, deciding = self._meaning.rule, self._meaning.pick(reference)
+        mask = self._meaning.mask(reference, example)
+        for tally, tensors in zip(self._tallies, outputs, strict=True):
+            tally.add(reference, tensors, mask=mask)
+        confidence = rule.confidence(deciding)
+        if confidence is not None:
+            counted = rule.counted(deciding, mask)
+            confidence = confidence if counted is None else confidence[counted]
+            self._doubt += float((1 - confidence).sum())
+            self._decisions += confidence.numel()
+
+    def results(self) -> list[Agreement]:
+        """Return the agreement of every network."""
+        confidence = 1 - self._doubt / self._decisions if self._decisions else None
+        return [replace(tally.result(), confidence=confidence) for tally in self._tallies]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,26 +55,18 @@ class Evaluator:
     part: Part = "held"
     """Which examples."""
 
+    def examples(self) -> Iterator[Example]:
+        """Yield the examples in batches."""
+        return self.data.gathered(self.part, self.examples_per_batch)
+
     def agreements(self, *networks: nn.Module) -> list[Agreement]:
         """Return how much each network agrees with the original."""
-        tallies = [Tally(self.meaning) for _ in networks]
-        doubt = decisions = 0.0
-        rule = self.meaning.rule
-        for example in self.data.gathered(self.part, self.examples_per_batch):
+        judge = Judge(self.meaning, len(networks))
+        for example in self.examples():
             reference = outputs_of(self.original, example, self.meaning)
-            deciding = self.meaning.pick(reference)
-            mask = self.meaning.mask(reference, example)
-            for tally, network in zip(tallies, networks, strict=True):
-                outputs = outputs_of(network, example, self.meaning)
-                tally.add(reference, outputs, mask=mask)
-            confidence = rule.confidence(deciding)
-            if confidence is not None:
-                counted = rule.counted(deciding, mask)
-                confidence = confidence if counted is None else confidence[counted]
-                doubt += float((1 - confidence).sum())
-                decisions += confidence.numel()
-        mean_confidence = 1 - doubt / decisions if decisions else None
-        return [replace(tally.result(), confidence=mean_confidence) for tally in tallies]
+            outputs = [outputs_of(network, example, self.meaning) for network in networks]
+            judge.add(reference, outputs, example)
+        return judge.results()
 
     def agreement(self, network: nn.Module) -> Agreement:
         """Return how much one network agrees with the original."""

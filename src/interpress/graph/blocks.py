@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,20 +32,25 @@ class Block:
         return node in self.members
 
 
-def split(program: Program, groups: Iterable[Collection[fx.Node]]) -> list[Block]:
+def split(
+    program: Program,
+    groups: Iterable[Collection[fx.Node]],
+    inseparable: Iterable[Collection[fx.Node]] = (),
+) -> list[Block]:
     """Return the blocks of a program; the nodes of a group stay in one block.
 
     A block ends where little has to be kept for later operators: usually the stream that residual
-    layers add to. Every block has nodes of some group.
+    layers add to. Every block has nodes of some group. What is `inseparable` stays in one block as
+    well, but need not have one.
     """
     operators = list(program.operators())
     position = {node: index for index, node in enumerate(operators)}
     allowed = [True] * (len(operators) + 1)
     starts = [False] * (len(operators) + 1)
-    for group in groups:
+    for group, is_measured in [*((g, True) for g in groups), *((g, False) for g in inseparable)]:
         places = [position[node] for node in group if node in position]
         if places:
-            starts[min(places)] = True
+            starts[min(places)] |= is_measured
             for index in range(min(places) + 1, max(places) + 1):
                 allowed[index] = False
     alive = _bytes_alive(operators, position)
@@ -61,6 +66,14 @@ def split(program: Program, groups: Iterable[Collection[fx.Node]]) -> list[Block
     cuts = [0, *(index for index in narrowest if alive[index] <= most)]
     ends = [*cuts[1:], len(operators)]
     return [Block(tuple(operators[a:b])) for a, b in zip(cuts, ends, strict=True)]
+
+
+def border_bytes(program: Program, blocks: Sequence[Block]) -> int:
+    """Return the most bytes of values that are alive between two blocks, for the example."""
+    operators = list(program.operators())
+    position = {node: index for index, node in enumerate(operators)}
+    alive = _bytes_alive(operators, position)
+    return max((alive[position[block.nodes[0]]] for block in blocks[1:]), default=0)
 
 
 def _bytes_alive(operators: list[fx.Node], position: dict[fx.Node, int]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import operator
@@ -21,6 +22,7 @@ from torch.utils import _pytree as pytree
 from interpress.errors import ArgumentError, CaptureError
 from interpress.graph.example import Example
 from interpress.graph.model_state import evaluation, unwrap
+from interpress.graph.on_device import common_device
 from interpress.graph.program import Program
 
 _EXPORTING = threading.Lock()  # torch.export keeps state of the whole process while it runs
@@ -115,6 +117,7 @@ def _at_least_two_examples(model: nn.Module, example: Example) -> Example:
 def _export(model: nn.Module, example: Example) -> ExportedProgram:
     try:
         register_outputs(example.call(model))
+        model, example = _on_one_device(model, example)
         flexible = {"dynamic_shapes": _dynamic_shapes(model, example)}
     except Exception as problem:  # the model's code may raise anything
         raise CaptureError(
@@ -134,6 +137,29 @@ def _export(model: nn.Module, example: Example) -> ExportedProgram:
         "The usual cause is a Python branch or loop that depends on tensor values; rewrite it with "
         "torch.where or in terms of shapes, or compress a submodule without it"
     ) from problems[-1]
+
+
+def _on_one_device(model: nn.Module, example: Example) -> tuple[nn.Module, Example]:
+    """Return the model and its inputs on one device.
+
+    torch.export looks only at shapes. So if the weights live on several devices, it gets a copy of
+    the model whose weights are memory that is never touched.
+    """
+    if example.device is None:
+        return model, example
+    tensors = [*model.parameters(), *model.buffers()]
+    home = common_device(tensors)
+    if home is None and tensors:
+        home = torch.device("cpu")
+        memo = {id(tensor): _without_values(tensor, home) for tensor in tensors}
+        model = copy.deepcopy(model, memo)
+    return model, example.map(lambda tensor: tensor.to(home))
+
+
+def _without_values(tensor: Tensor, device: torch.device) -> Tensor:
+    empty = torch.empty_like(tensor.detach(), device=device)
+    is_parameter = isinstance(tensor, nn.Parameter)
+    return nn.Parameter(empty, tensor.requires_grad) if is_parameter else empty
 
 
 def register_outputs(output: Any) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from interpress.errors import ArgumentError
+from interpress.graph.on_device import OnDevice, compute_device
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Example:
     padding. All count where no mask has the shape. They are not passed to the model."""
     free_dims: frozenset[int] = frozenset()
     """Dims, besides the first one, whose size differs between batches, such as the length."""
+    device: torch.device | None = None
+    """Where to compute, if that is not where the model's weights live. The inputs are there."""
 
     @classmethod
     def of(cls, example: Any) -> Example:
@@ -54,7 +58,14 @@ class Example:
             lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf,
             (self.args, dict(self.kwargs)),
         )
-        return Example(args, kwargs, tuple(map(change, self.masks)), self.free_dims)
+        return replace(self, args=args, kwargs=kwargs, masks=tuple(map(change, self.masks)))
+
+    def at_home(self, model: nn.Module) -> Example:
+        """Return the same inputs to compute with where the model lives."""
+        if self.device is None:
+            return self
+        home = compute_device(model)
+        return replace(self.map(lambda tensor: tensor.to(home)), device=None)
 
     def mask_for(self, output: Tensor) -> Tensor | None:
         """Return the mask that has the shape of an output's first dims; None if there is none."""
@@ -63,4 +74,7 @@ class Example:
 
     def call(self, model: nn.Module) -> Any:
         """Return the model's output on these inputs."""
-        return model(*self.args, **self.kwargs)
+        if self.device is None:
+            return model(*self.args, **self.kwargs)
+        with OnDevice(self.device):
+            return model(*self.args, **self.kwargs)

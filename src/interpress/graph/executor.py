@@ -10,7 +10,7 @@ value and reads everything else from a recorded frame.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
+from interpress.graph.on_device import move_values, placed
 from interpress.graph.program import Program, captured_name, is_float_dtype, writes
 
 Kernel = Callable[..., Any]
@@ -43,23 +44,33 @@ class Frame:
     def __contains__(self, node: fx.Node) -> bool:
         return node in self.values or node in self.background
 
+    def move(self, device: torch.device) -> None:
+        """Move all values to a device."""
+        self.values.update(move_values(self.values, device))
+
+    def branch(self) -> Frame:
+        """Return a frame that goes on from where this one is, and shares its values."""
+        return Frame(dict(self.values), self.background)
+
 
 class _CastWhenRead(dict[fx.Node, Any]):
-    """Weights and constants; what is cast to another type is held only while it is used."""
+    """Weights and constants; what is cast or moved is held only while it is used."""
 
     def __init__(self, cast: Callable[[Any], Any]) -> None:
         super().__init__()
         self._cast = cast
+        self.held: dict[fx.Node, Any] = {}
 
     def __getitem__(self, node: fx.Node) -> Any:
-        return self._cast(super().__getitem__(node))
+        return self.held[node] if node in self.held else self._cast(super().__getitem__(node))
 
 
 class Executor:
     """Interpreter of one program.
 
     `weights` replaces the model's own parameters and buffers, by name. `dtype` computes everything
-    floating-point in that type. `kernels` has faster calls for some operators.
+    floating-point in that type. `kernels` has faster calls for some operators. It computes on the
+    device of the program's example; weights that live elsewhere are copied when they are read.
     """
 
     def __init__(
@@ -72,10 +83,10 @@ class Executor:
     ) -> None:
         self.program = program
         self.weights = dict(program.parameters() if weights is None else weights)
-        self._dtype = dtype
+        self._dtype, self.device = dtype, program.example.device
         self.kernels = {} if kernels is None else kernels
         self._inputs: list[fx.Node] = []
-        self._constants: dict[fx.Node, Any] = _CastWhenRead(self._cast)
+        self._constants = _CastWhenRead(self._cast)
         self._placeholders: dict[str, list[fx.Node]] = {}
         self._bind_constants()
 
@@ -95,12 +106,29 @@ class Executor:
                     by_name[name] = node
         self._inputs = [by_name[name] for name in self.program.inputs]
 
-    def set_weight(self, name: str, value: Tensor) -> Tensor:
-        """Replace a weight and return it in the weight's own dtype and on its device."""
-        value = self.weights[name] = value.to(self.weights[name])
+    def set_weight(self, name: str, value: Tensor, *, rounded: bool = True) -> Tensor:
+        """Replace a weight and return it, in the weight's own dtype and on its device.
+
+        With `rounded=False` it is used as it is.
+        """
+        value = self.weights[name] = value.to(self.weights[name]) if rounded else value
         for node in self._placeholders.get(name, ()):
             self._constants[node] = value
+            if node in self._constants.held:
+                self._constants.held[node] = self._cast(value)
         return value
+
+    @contextlib.contextmanager
+    def holding(self, nodes: Iterable[fx.Node]) -> Iterator[None]:
+        """Copy the weights that some operators read once, and hold the copies in the body."""
+        before = self._constants.held
+        read = {operand for node in nodes for operand in node.all_input_nodes}
+        held = {node: self._constants[node] for node in read if node in self._constants}
+        self._constants.held = before | held
+        try:
+            yield
+        finally:
+            self._constants.held = before
 
     def frame(self, example: Any = None) -> Frame:
         """Return a frame with the inputs of one batch, before any operator has run."""
@@ -174,6 +202,8 @@ class Executor:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), frame.__getitem__)
         if self._dtype is not None:
             args, kwargs = _retype((args, kwargs), self._dtype)
+        if self.device is not None:
+            args, kwargs = placed((args, kwargs), self.device)
         return args, kwargs
 
     def record(self, example: Any = None) -> Frame:
@@ -231,9 +261,11 @@ class Executor:
             frame.values.pop(done, None)
 
     def _cast(self, value: Any) -> Any:
-        if self._dtype is None or not isinstance(value, Tensor) or not value.is_floating_point():
+        if not isinstance(value, Tensor):
             return value
-        return value.to(self._dtype)
+        value = value if self.device is None else value.to(self.device)
+        is_cast = self._dtype is not None and value.is_floating_point()
+        return value.to(self._dtype) if is_cast else value
 
 
 def _call(node: fx.Node, args: Any, kwargs: Any, kernel: Kernel | None) -> Any:

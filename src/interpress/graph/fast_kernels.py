@@ -96,7 +96,7 @@ def exact_kernels(program: Program) -> dict[fx.Node, Call]:
     In double precision, torch computes the groups of a convolution one after another.
     """
     parameters = program.parameters()
-    if any(t.device.type != "cpu" for t in parameters.values()):
+    if program.computes_elsewhere or any(t.device.type != "cpu" for t in parameters.values()):
         return {}
     kernels: dict[fx.Node, Call] = {}
     for node in program.nodes:
@@ -147,7 +147,7 @@ def _allowed(program: Program, weights: Any) -> bool:
         for t in weights
         if t.is_floating_point()
     )
-    if not plain or program.autocasts:
+    if not plain or program.autocasts or program.computes_elsewhere:
         return False
     return all(
         "as_strided" not in str(node.target) and (not writes(node) or _overwritable(node))

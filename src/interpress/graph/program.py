@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from interpress.errors import DataError
 from interpress.graph.example import Example
+from interpress.graph.on_device import compute_device
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,16 @@ class Program:
         """Return the model's parameters and buffers that the program uses, by name."""
         named = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
         return {name: named[name].detach() for name in self.weights.values()}
+
+    @property
+    def device(self) -> torch.device:
+        """Where the program computes."""
+        return self.example.device or compute_device(self.model)
+
+    @property
+    def computes_elsewhere(self) -> bool:
+        """Whether it computes on another device than the one its weights live on."""
+        return self.example.device is not None
 
     @property
     def weight_bytes(self) -> int:

@@ -8,7 +8,9 @@ from torch import nn
 from interpress.allocation.plan import Plan
 from interpress.calibration.sample_weights import draw_examples
 from interpress.calibration.study import Study
+from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
+from interpress.network.build_by_block import RefitExamples, build_by_block
 from interpress.network.compare import ENOUGH_HELD_OUT
 from interpress.network.loss import held_out_loss
 from interpress.network.network import Network
@@ -19,21 +21,34 @@ from interpress.surgery.cut import Cut
 from interpress.surgery.projection_identity import check
 from interpress.surgery.weights import copy_with, shrunk_copy
 
+_MEMORY = 1.0  # GiB that the refit may hold, unless the user says
 _SHARE_FOR_VALUES = 0.8  # of the memory for activations; the rest is for sampled rows
 _FEWEST_EXAMPLES = 16  # in a refit, whatever the memory
 _EXAMPLES_PER_BATCH = 200  # in a refit, at most
 
 
 def build(
-    study: Study, plan: Plan, method: Method, bars: Display, *, memory: float = 1.0
+    study: Study,
+    plan: Plan,
+    method: Method,
+    bars: Display,
+    *,
+    memory: float | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Network:
     """Return the network of a plan; the refit may hold `memory` GiB."""
     kept = plan.kept
+    refits = method.refit and bool(kept)
+    if study.walk is not None:
+        examples = _refit_examples(study, method, memory) if refits else None
+        network = build_by_block(study, plan, method, examples, bars, checkpoint or Checkpoint())
+        if network is not None:
+            return network
     T = study.interpolations(kept, regularize=method.regularize) if method.correct else {}
     cut = Cut(study.spaces, kept, T)
     corrected = shrunk_copy(cut)
     proof = check(study.spaces, cut, corrected)
-    if not method.refit or not kept:
+    if not refits:
         agreement = None if study.data is None else study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement)
     solved = _refit(study, cut, corrected, method, bars, memory)
@@ -62,19 +77,36 @@ def _is_better(
 
 
 def _refit(
-    study: Study, cut: Cut, corrected: nn.Module, method: Method, bars: Display, memory: float
+    study: Study,
+    cut: Cut,
+    corrected: nn.Module,
+    method: Method,
+    bars: Display,
+    memory: float | None,
 ) -> RefitResult:
-    """Refit on as many examples as the memory allows and the layers need."""
+    chosen = _refit_examples(study, method, memory)
+    operators = sum(1 for _ in study.spaces.program.operators())
+    with bars.task("refitting", operators) as advance:
+        return refit(
+            cut,
+            corrected,
+            chosen.examples,
+            sample_weights=chosen.weights,
+            seed=study.seed,
+            done=advance,
+        )
+
+
+def _refit_examples(study: Study, method: Method, memory: float | None) -> RefitExamples:
+    """Return as many examples as the memory allows and the layers need."""
     spaces, data = study.spaces, study.require_data()
     both_networks = max(1, 2 * spaces.cost.peak_bytes() // captured_examples(spaces))
-    affordable = int(_SHARE_FOR_VALUES * memory * 2**30) // both_networks
+    affordable = int(_SHARE_FOR_VALUES * (memory or _MEMORY) * 2**30) // both_networks
     count = min(max(_FEWEST_EXAMPLES, affordable), examples_needed(spaces.program))
     weights = study.sample_weights() if method.balance else torch.ones(study.fit_examples)
     chosen, sample_weights = draw_examples(weights, count, study.seed)
     limit = examples_per_batch(spaces, data.device) or _EXAMPLES_PER_BATCH
+    if study.walk is not None and study.walk.most is not None:
+        limit = min(limit, study.walk.most)
     examples = data.examples_at("fit", chosen, min(limit, _EXAMPLES_PER_BATCH))
-    operators = sum(1 for _ in spaces.program.operators())
-    with bars.task("refitting", operators) as advance:
-        return refit(
-            cut, corrected, examples, sample_weights=sample_weights, seed=study.seed, done=advance
-        )
+    return RefitExamples(examples, sample_weights)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -14,8 +15,11 @@ from interpress.calibration.study import Study
 from interpress.data.calibration_set import Part
 from interpress.evaluation.evaluator import Evaluator
 from interpress.evaluation.tally import Agreement
+from interpress.files.checkpoint import Checkpoint, digest
 from interpress.method import Method
+from interpress.network.compare_by_block import agreements_by_block
 from interpress.network.loss import held_out_loss
+from interpress.progress import Display
 from interpress.surgery.cut import Cut
 from interpress.surgery.weights import shrunk_copy
 
@@ -52,16 +56,39 @@ class _Judged(NamedTuple):
     examples: tuple[float, ...]
 
 
-def compare(study: Study, plans: Mapping[str, Plan], method: Method) -> Comparison:
+def compare(
+    study: Study,
+    plans: Mapping[str, Plan],
+    method: Method,
+    bars: Display,
+    checkpoint: Checkpoint | None = None,
+) -> Comparison:
     """Return which plan to build: the first one, unless another clearly loses less.
 
     Equal plans are built once.
     """
+    checkpoint = checkpoint or Checkpoint()
     distinct: dict[str, Plan] = {}
     for name, plan in plans.items():
         if all(dict(plan.widths) != dict(other.widths) for other in distinct.values()):
             distinct[name] = plan
-    judged = _judge(study, distinct, method) if len(distinct) > 1 else {}
+    part = f"comparison-{digest({name: dict(plan.widths) for name, plan in distinct.items()})}"
+    if (saved := checkpoint.load(part)) is not None:
+        return Comparison(saved.record["best"], saved.record["losses"])
+    comparison = _compared(study, distinct, method, bars, checkpoint)
+    checkpoint.save(part, {}, {"best": comparison.best, "losses": dict(comparison.losses)})
+    return comparison
+
+
+def _compared(
+    study: Study,
+    distinct: Mapping[str, Plan],
+    method: Method,
+    bars: Display,
+    checkpoint: Checkpoint,
+) -> Comparison:
+    judge = partial(_agreements, study, distinct, method, bars, checkpoint)
+    judged = _judge(study, distinct, judge) if len(distinct) > 1 else {}
     best = usual = next(iter(distinct))
     for name in judged:
         is_clear = _is_clearly_less(judged[name], judged[usual])
@@ -83,13 +110,17 @@ def _is_clearly_less(other: _Judged, usual: _Judged) -> bool:
     return float(differences.mean()) >= _SIGNIFICANT * error
 
 
-def _judge(study: Study, plans: Mapping[str, Plan], method: Method) -> dict[str, _Judged]:
+def _judge(
+    study: Study,
+    plans: Mapping[str, Plan],
+    agreements: Callable[[int | None], dict[str, Agreement]],
+) -> dict[str, _Judged]:
     """Return the losses of all plans on examples that they were not interpolated from."""
     if study.held_examples >= ENOUGH_HELD_OUT:
-        parts = [_agreements(study, plans, method, None)]
+        parts = [agreements(None)]
     else:
         halves = (0, 1) if study.fit_examples > 1 else (0,)
-        parts = [_agreements(study, plans, method, half) for half in halves]
+        parts = [agreements(half) for half in halves]
     return {
         name: _Judged(
             sum(held_out_loss(part[name]) for part in parts) / len(parts),
@@ -100,17 +131,20 @@ def _judge(study: Study, plans: Mapping[str, Plan], method: Method) -> dict[str,
 
 
 def _agreements(
-    study: Study, plans: Mapping[str, Plan], method: Method, half: int | None
+    study: Study,
+    plans: Mapping[str, Plan],
+    method: Method,
+    bars: Display,
+    checkpoint: Checkpoint,
+    half: int | None,
 ) -> dict[str, Agreement]:
     """Return the agreement of every plan's network, interpolated from all examples or one half."""
-    if study.statistics.by_block:  # one network is held at a time
-        evaluator = _evaluator(study, half)
-        return {
-            name: evaluator.agreement(_network(study, plan, method, half))
-            for name, plan in plans.items()
-        }
+    evaluator = _evaluator(study, half)
+    if study.walk is not None:
+        return agreements_by_block(study, plans, method, evaluator, half, bars, checkpoint)
     networks = [_network(study, plan, method, half) for plan in plans.values()]
-    return dict(zip(plans, _evaluator(study, half).agreements(*networks), strict=True))
+    with bars.task("comparing allocations", None):
+        return dict(zip(plans, evaluator.agreements(*networks), strict=True))
 
 
 def _evaluator(study: Study, half: int | None) -> Evaluator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import nn
@@ -12,6 +13,9 @@ from interpress.network.compare import Comparison
 from interpress.refit.refit import RefitResult
 from interpress.surgery.cut import Cut
 from interpress.surgery.projection_identity import Proof
+
+TapErrors = dict[str, tuple[float, float]]
+"""Per tap that loses columns, its relative error and the smallest possible one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,5 +36,7 @@ class Network:
     """The allocations that were compared, if several were."""
     warnings: tuple[str, ...] = ()
     """What the user was warned about."""
+    errors: Mapping[str, tuple[float, float]] | None = None
+    """The errors of all taps, if they were computed while the network was built."""
     latency: float | None = None
     """Measured run time relative to the original, if that was the budget."""

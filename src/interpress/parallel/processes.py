@@ -45,6 +45,17 @@ class Processes:
         dist.all_gather_object(values, value)
         return values
 
+    def from_process(self, rank: int, value: Value | None) -> Value:
+        """Return the value that one process has; the others pass None."""
+        if self.size == 1:
+            assert value is not None
+            return value
+        self._meet()
+        values = [value]
+        dist.broadcast_object_list(values, src=rank)
+        assert values[0] is not None
+        return values[0]
+
     def share(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite tensors with those of process 0."""
         if self.size == 1:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
 
 from interpress.allocation.problem import WidthLimits
 from interpress.budgets.budget import Budget
@@ -36,8 +40,12 @@ class Options:
     """Which positions of an example count, if the batches do not tell."""
     patches: bool = True
     """Whether calibration measures what the selection "patches" needs."""
-    memory: float = 1.0
-    """GiB that the refit may hold at once."""
+    memory: float | None = None
+    """GiB that may be held at once, beyond the model and its result."""
+    device: torch.device | None = None
+    """Where to compute, if that is not where the model lives."""
+    checkpoint: Path | None = None
+    """The folder of the checkpoint, if there is one."""
     seed: int = 0
     progress: bool | None = None
 
@@ -45,9 +53,9 @@ class Options:
         check_kind(self.kind)
         check_output(self.output)
         check_mask(self.mask)
-        if not is_number(self.memory) or not 0 < self.memory < math.inf:
+        if self.memory is not None and not (is_number(self.memory) and 0 < self.memory < math.inf):
             raise ArgumentError(
-                f"memory={self.memory!r}; give the GiB that the refit may hold, such as 1.0"
+                f"memory={self.memory!r}; give the GiB that may be held at once, such as 1.0"
             )
         if self.budget is not None and self.method.recompute:
             self._check_recompute()
@@ -89,6 +97,29 @@ class Options:
         """
         method = replace(self.method, selection="l2", allocation="constant", correct=False)
         return replace(self, method=method)
+
+
+def as_device(device: str | torch.device | None) -> torch.device | None:
+    """Return a user's `device=` with its number, after trying it."""
+    if device is None:
+        return None
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, TypeError, AssertionError, ValueError) as error:
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ArgumentError(
+            f"device={device!r} cannot be used ({line}); give a device of this machine, such as "
+            "'cuda', 'cuda:1' or 'cpu'"
+        ) from error
+
+
+def as_folder(checkpoint: str | os.PathLike[str] | None) -> Path | None:
+    """Return a user's `checkpoint=` as a path."""
+    if checkpoint is None:
+        return None
+    if not isinstance(checkpoint, str | os.PathLike) or not str(checkpoint):
+        raise ArgumentError(f"checkpoint={checkpoint!r}; give the path of a folder")
+    return Path(checkpoint)
 
 
 def as_patterns(exclude: Sequence[str] | str) -> tuple[str, ...]:

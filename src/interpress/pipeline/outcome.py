@@ -6,26 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from torch import Tensor, nn
+from torch import nn
 
 from interpress.allocation.curve import Point, point_at, trade_off
 from interpress.allocation.effects import Effects
 from interpress.allocation.problem import Problem
 from interpress.allocation.registry import ALLOCATIONS
 from interpress.budgets.budget import Budget
-from interpress.calibration.halves import Halves
 from interpress.calibration.study import Study
 from interpress.evaluation.tally import Agreement
 from interpress.method import Method
 from interpress.network.network import Network
+from interpress.network.tap_errors import tap_error
 from interpress.pipeline.options import Options
 from interpress.pipeline.steps import state_problem
 from interpress.selection.orders import Orders
 from interpress.spaces.batching import captured_examples
 from interpress.spaces.cost import Cost
 from interpress.spaces.spaces import Spaces
-from interpress.spaces.taps import Tap
-from interpress.surgery.interpolations import tap_ordering
 
 _CURVE_POINTS = 50
 
@@ -42,7 +40,8 @@ class SpacePlan:
     """Largest `||Z - Z[:, kept] @ T||_2 / ||Z||_2` over the taps of the space. If rows are few
     and `T` is regularized, it is that of rows which were not fitted."""
     bound: float
-    """The smallest error that any rank-k approximation has at that tap (from the SVD)."""
+    """The smallest error that any rank-k approximation has at that tap (from the SVD). NaN if the
+    network was built block by block and the tap is wider than 2,048 columns."""
 
     @property
     def ratio(self) -> float:
@@ -186,27 +185,17 @@ class Outcome:
 
     @cached_property
     def _tap_errors(self) -> dict[str, tuple[float, float]]:
-        """Per tap that loses columns, its relative error and the smallest possible one.
-
-        The taps are looked at in the order of the network, one at a time.
-        """
+        """Per tap that loses columns, its relative error and the smallest possible one."""
+        if self.network.errors is not None:
+            return dict(self.network.errors)
         lost = {tap for name in self.network.cut.kept for tap in self.spaces[name].taps}
         errors = {}
         for name, halves in self.study.statistics.halves.items():
             tap = self.spaces.taps[name]
             columns = self.network.cut.columns(tap)
             if name in lost and len(columns) < tap.size:
-                errors[name] = self._tap_error(tap, columns, halves)
+                errors[name] = tap_error(tap, columns, halves, self.method.regularize)
         return errors
-
-    def _tap_error(self, tap: Tap, columns: Tensor, halves: Halves) -> tuple[float, float]:
-        ordering, interpolation = tap_ordering(tap, columns, halves.factor)
-        norm = ordering.spectral_norm or 1.0
-        bound = ordering.svd_bound(interpolation.k).spectral / norm
-        error = interpolation.spectral_error / norm
-        if self.method.regularize and not halves.many:
-            error = max(error, halves.relative_error(columns.to(halves.second.device)))
-        return error, bound
 
     def _space_plan(self, name: str) -> SpacePlan:
         space, kept = self.spaces[name], self.network.cut.kept

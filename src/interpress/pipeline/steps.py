@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import nn
 
 from interpress.allocation.effects import Effects
@@ -12,7 +14,8 @@ from interpress.allocation.problem import Problem
 from interpress.allocation.registry import ALLOCATIONS
 from interpress.budgets.search import Search
 from interpress.calibration.calibrate import calibrate
-from interpress.calibration.streamed import bytes_at_once, streamed
+from interpress.calibration.room import GIB, bytes_at_once, make_room
+from interpress.calibration.streamed import BlockWalk, blocks_of, streamed
 from interpress.calibration.study import Study
 from interpress.calibration.together import calibrate_together
 from interpress.data.calibration_set import CalibrationSet
@@ -21,9 +24,11 @@ from interpress.data.sources import rereadable
 from interpress.dryrun.find import find_spaces
 from interpress.errors import ArgumentError
 from interpress.evaluation.output_meaning import find_meaning
+from interpress.files.checkpoint import Checkpoint
 from interpress.graph.capture import check_model
 from interpress.network.network import Network
 from interpress.parallel.processes import Processes
+from interpress.pipeline.identity import checkpoint_bytes, identity
 from interpress.pipeline.literal import literal_iterative_id
 from interpress.pipeline.options import Options
 from interpress.pipeline.warn import warn_about
@@ -43,10 +48,26 @@ def read_data(model: nn.Module, data: Any, options: Options) -> CalibrationSet:
     if processes.size > 1:
         data = joined(rereadable(data, model), processes)
     calibration = CalibrationSet(
-        data, model, forward=options.forward, mask=options.mask, seed=options.seed
+        data,
+        model,
+        forward=options.forward,
+        mask=options.mask,
+        seed=options.seed,
+        device=elsewhere(model, options.device),
     )
     calibration.check_stable()
     return calibration
+
+
+def elsewhere(model: nn.Module, device: torch.device | None) -> torch.device | None:
+    """Return the device to compute on; None if all of the model lives there.
+
+    A model that lives on several devices computes on the first of them that is not the CPU.
+    """
+    homes = {tensor.device for tensor in [*model.parameters(), *model.buffers()]}
+    if device is None and len(homes) > 1:
+        device = min(homes, key=lambda home: (home.type == "cpu", str(home)))
+    return device if homes - {device} else None
 
 
 def find(model: nn.Module, data: CalibrationSet, options: Options) -> Spaces:
@@ -69,18 +90,23 @@ def _measurable(spaces: Spaces) -> Spaces:
 
 
 def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Display) -> Study:
-    """Run the network over the calibration set once and return what was measured."""
+    """Run the network over the calibration set once and return what was measured.
+
+    The statistics of a large network are measured later, block by block.
+    """
     meaning = find_meaning(spaces.program.model, data.first(), options.kind, options.output)
     processes = Processes()
     settings: dict[str, Any] = {
         "patches": options.patches,
-        "meaning": meaning,
         "expected": data.expected_fit_examples(),
         "seed": options.seed,
     }
-    if bytes_at_once(spaces) > _AT_ONCE:
-        statistics = streamed(spaces, lambda: data.batches("fit"), **settings)
+    walk = _walk(spaces, data, options, settings, bars) if _is_large(spaces, options) else None
+    if walk is not None:
+        with bars.task("looking at the data", None):
+            statistics = streamed(spaces, walk, lambda: data.batches("fit"), meaning)
     else:
+        settings["meaning"] = meaning
         with bars.task("calibrating", data.batch_count()) as advance:
             batches, settings["done"] = data.batches("fit"), lambda: advance(1)
             if processes.size > 1:
@@ -96,7 +122,46 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
         fit_examples=statistics.examples,
         top_classes=statistics.top_classes,
         seed=options.seed,
+        walk=walk,
     )
+
+
+def _is_large(spaces: Spaces, options: Options) -> bool:
+    """Return whether to go block by block: if memory is short, or if the user's options ask."""
+    if options.method.recompute:  # it measures the whole network again after every step
+        return False
+    limit = _AT_ONCE if options.memory is None else options.memory * GIB
+    elsewhere = spaces.program.computes_elsewhere
+    return elsewhere or options.checkpoint is not None or bytes_at_once(spaces) > limit
+
+
+def _walk(
+    spaces: Spaces,
+    data: CalibrationSet,
+    options: Options,
+    settings: Mapping[str, Any],
+    bars: Display,
+) -> BlockWalk:
+    """Return the walk over the blocks, after saying how much memory it needs."""
+    spaces = _measurable(spaces)
+    blocks = blocks_of(spaces)
+    room = make_room(spaces, blocks, data.count("fit"), options.memory)
+    bars.note(str(room))
+    batches = lambda: data.batches("fit")  # noqa: E731
+    return BlockWalk(spaces, batches, blocks, most=room.most, rest=room.rest, **settings)
+
+
+def open_checkpoint(study: Study, options: Options, bars: Display) -> Checkpoint:
+    """Return the checkpoint of a call, after saying how large it becomes."""
+    if options.checkpoint is None:
+        return Checkpoint()
+    checkpoint = Checkpoint.open(options.checkpoint, identity(study, options))
+    size, free = checkpoint_bytes(study), checkpoint.free_bytes()
+    bars.note(
+        f"The checkpoint in {options.checkpoint} takes up to {size / GIB:.2f} GiB; "
+        f"{free / GIB:.2f} GiB are free there"
+    )
+    return checkpoint
 
 
 def state_problem(
@@ -126,7 +191,12 @@ def state_problem(
 
 
 def solve(
-    study: Study, orders: Orders, effects: Effects | None, options: Options, bars: Display
+    study: Study,
+    orders: Orders,
+    effects: Effects | None,
+    options: Options,
+    bars: Display,
+    checkpoint: Checkpoint,
 ) -> Network:
     """Return the network that meets the budget."""
     assert options.budget is not None
@@ -137,7 +207,7 @@ def solve(
         problems[name] = (
             same[0] if same else state_problem(study, orders, effects, options, allocation=name)
         )
-    search = Search(study, problems, options.method, options.memory, bars)
+    search = Search(study, problems, options.method, options.memory, bars, checkpoint)
     if options.method.recompute:
         network = literal_iterative_id(study, search.problem, options.budget.value, bars)
     else:

@@ -114,7 +114,12 @@ def _blamed(search: Search, network: Network) -> list[tuple[str, int, int]]:
 
 
 def _remedy(search: Search) -> str:
-    """Return the smallest fraction of the FLOPs that holds, from a bisection without refits."""
+    """Return the smallest fraction of the FLOPs that holds, from a bisection without refits.
+
+    A large network is not built that often.
+    """
+    if search.study.walk is not None:
+        return "Ask for a larger network, or give more examples"
     resource = "flops"
     low, high, holds = 0.0, 1.0, None
     for _ in range(_PROBES):

@@ -41,12 +41,16 @@ class LayerPair:
         return full.activation if full.activation.name == small.activation.name else None
 
 
-def stretches(full: Program, small: Program, begins: Callable[[fx.Node], bool]) -> Iterator[Pairs]:
-    """Yield the operators of both networks in stretches; `begins` gets the smaller one's node."""
+def pairs_of(full: Program, small: Program) -> Pairs:
+    """Return the operators of both networks, which run the same ones."""
+    pairs = zip(full.nodes, small.nodes, strict=True)
+    return [pair for pair in pairs if pair[0].op == "call_function"]
+
+
+def stretches(pairs: Pairs, begins: Callable[[fx.Node], bool]) -> Iterator[Pairs]:
+    """Yield some operators of both networks in stretches; `begins` gets the smaller one's node."""
     stretch: Pairs = []
-    for full_node, small_node in zip(full.nodes, small.nodes, strict=True):
-        if full_node.op != "call_function":
-            continue
+    for full_node, small_node in pairs:
         if stretch and begins(small_node):
             yield stretch
             stretch = []

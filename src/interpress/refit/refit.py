@@ -25,12 +25,14 @@ from interpress.graph.example import Example
 from interpress.graph.executor import Executor
 from interpress.graph.model_state import output_tensors
 from interpress.graph.program import Program, family, usual_size
-from interpress.refit.layer_pair import stretches
+from interpress.refit.layer_pair import pairs_of, stretches
 from interpress.refit.side_by_side import SideBySide
 from interpress.surgery.cut import Cut
 
 _ROWS_PER_UNKNOWN = 8  # enough for a well-conditioned regression
 _ROWS_PER_EXAMPLE = 16  # at most: further positions of an example are highly correlated
+OTHER_OPERATORS = "the smaller network runs other operators than the original"
+"""Why no layer is refitted, if the two networks cannot run side by side."""
 
 
 @dataclass
@@ -58,11 +60,11 @@ def refit(
     number of operators finished.
     """
     full = cut.spaces.program
-    small = _program_of(smaller, full)
-    if not _same_operators(full, small):
-        return RefitResult(skipped="the smaller network runs other operators than the original")
+    small = program_of(smaller, full)
+    if not same_operators(full, small):
+        return RefitResult(skipped=OTHER_OPERATORS)
     walk = SideBySide(cut, full, small, examples, sample_weights, seed, before=actual_groups)
-    for pairs in stretches(full, small, walk.begins_stretch):
+    for pairs in stretches(pairs_of(full, small), walk.begins_stretch):
         walk.run(pairs)
         done(len(pairs))
     return RefitResult(walk.new_weights, walk.errors)
@@ -82,7 +84,7 @@ def examples_needed(program: Program) -> int:
     return needed
 
 
-def _program_of(smaller: nn.Module, full: Program) -> Program:
+def program_of(smaller: nn.Module, full: Program) -> Program:
     """Return a program of the smaller network.
 
     The original's program is reused if it gives the smaller network's outputs. It does unless sizes
@@ -107,7 +109,8 @@ def actual_groups(node: fx.Node, args: Any, kwargs: Any) -> Any:
     return args, kwargs
 
 
-def _same_operators(full: Program, small: Program) -> bool:
+def same_operators(full: Program, small: Program) -> bool:
+    """Return whether two programs run the same operators in the same order."""
     return _signature(full) == _signature(small)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from interpress.graph.dense import DenseLayer, dense_layer_of
 from interpress.graph.example import Example
 from interpress.graph.executor import Before, Executor
 from interpress.graph.fast_kernels import fast_kernels
+from interpress.graph.passage import Passage
 from interpress.graph.patterns import Epilogue, arguments_of, epilogue_of
 from interpress.graph.program import Program, captured_name, fixed_size
 from interpress.graph.rows import BatchRows
@@ -76,14 +77,18 @@ class SideBySide:
         seed: int,
         *,
         before: Before,
+        rest: torch.device | None = None,
     ) -> None:
+        """Begin both networks; between two stretches, values rest on `rest`."""
         self.new_weights: dict[str, Tensor] = {}
+        self.changed: set[str] = set()
+        """The names of all weights that were refitted."""
         self.errors: dict[str, tuple[float, float]] = {}
         self._cut, self._before = cut, before
-        self._full = _executor(full)
-        self._small = _executor(small)
-        self._full_frames = [self._full.frame(example) for example in examples]
-        self._small_frames = [self._small.frame(example) for example in examples]
+        self.full = Passage.begin(_executor(full), examples, rest)
+        self.small = Passage.begin(_executor(small), examples, rest)
+        self._full, self._small = self.full.executor, self.small.executor
+        self._full_frames, self._small_frames = self.full.frames, self.small.frames
         sizes = [batch_size(example) for example in examples]
         self._weights = None if sample_weights is None else sample_weights.split(sizes)
         starts = [sum(sizes[:batch]) for batch in range(len(sizes))]
@@ -122,15 +127,26 @@ class SideBySide:
     def run(self, pairs: Pairs) -> None:
         """Run a stretch in the full network, refit its first layer, run it in the smaller one."""
         layer = self._layer(*pairs[0])
-        rows = [self._run_full(pairs, layer, batch) for batch in range(len(self._batches))]
-        if layer is not None:
-            self._refit(layer, [batch_rows for batch_rows in rows if batch_rows is not None])
-        small_nodes = [small_node for _, small_node in pairs]
-        for frame in self._small_frames:
-            self._small.advance(frame, small_nodes, before=self._before, protected=self._equal)
+        full_nodes, small_nodes = zip(*pairs, strict=True)
+        with self._full.holding(full_nodes), self._small.holding(small_nodes):
+            rows = [self._run_full(pairs, layer, batch) for batch in range(len(self._batches))]
+            if layer is not None:
+                self._refit(layer, [batch_rows for batch_rows in rows if batch_rows is not None])
+            hooks = {"before": self._before, "protected": self._equal}
+            self.small.advance(small_nodes, lambda batch: hooks)
+
+    def run_only_full(self, full_nodes: Sequence[fx.Node]) -> None:
+        """Run a stretch in the full network alone; the smaller one is restored afterwards."""
+        hooks = {"before": self._before, "protected": self._equal}
+        self.full.advance(full_nodes, lambda batch: hooks)
 
     def _run_full(self, pairs: Pairs, layer: LayerPair | None, batch: int) -> _Rows | None:
         """Run a stretch of the full network on one batch; return the rows of its first layer."""
+        full_frame, small_frame = self._full_frames[batch], self._small_frames[batch]
+        with self.full.working(full_frame), self.small.working(small_frame):
+            return self._run_full_here(pairs, layer, batch)
+
+    def _run_full_here(self, pairs: Pairs, layer: LayerPair | None, batch: int) -> _Rows | None:
         sample = None if layer is None else self._sample(layer, batch)
         small_nodes = dict(pairs)
         rows: list[_Rows] = []
@@ -265,6 +281,13 @@ class SideBySide:
 
     def _set(self, name: str, value: Tensor) -> None:
         self.new_weights[name] = self._small.set_weight(name, value)
+        self.changed.add(name)
+
+    def hand_over(self, stored: Mapping[str, Tensor]) -> None:
+        """Use stored tensors, which have the new weights, instead of copies of them."""
+        for name in self.new_weights:
+            self._small.set_weight(name, stored[name])
+        self.new_weights.clear()
 
 
 def _constants(node: fx.Node) -> list[object]:

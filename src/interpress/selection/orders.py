@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -25,6 +25,8 @@ class ChannelOrder:
     proxy: Tensor
     """(size + 1,) cheap error estimate with the first k units kept."""
     _errors: Callable[[], Tensor]
+    squared_error: Callable[[int], float]
+    """From a width to the relative squared error of consumers that absorb `T`."""
 
     @cached_property
     def errors(self) -> Tensor:
@@ -67,23 +69,11 @@ def order_all(study: Study, selection: str, bars: Display) -> Orders:
     with Activations(study) as activations:
         profiles = profiles_of(study.spaces, study.statistics, activations.at, study.seed)
         by_space: dict[str, ChannelOrder] = {}
-        distrust: dict[str, str | None] = {}
         with bars.task("ordering channels", len(profiles)) as advance:
-            for name, profile in _in_order_of_taps(profiles, study).items():
+            for name, profile in profiles.items():
                 by_space[name] = order_channels(profile, selection)
-                if study.statistics.by_block:  # released before the next block is measured
-                    by_space[name].errors  # noqa: B018 (computes them)
-                    distrust[name] = profile.distrust
-                    profile.release()
                 advance(1)
-    return Orders(selection, {name: by_space[name] for name in profiles}, profiles, distrust)
-
-
-def _in_order_of_taps(profiles: Mapping[str, Profile], study: Study) -> dict[str, Profile]:
-    """Return the profiles in the order in which the network computes what they look at."""
-    position = {name: number for number, name in enumerate(study.statistics.halves)}
-    ordered = sorted(profiles, key=lambda name: position[profiles[name].views[0].tap])
-    return {name: profiles[name] for name in ordered}
+    return Orders(selection, by_space, profiles)
 
 
 def order_channels(profile: Profile, selection: str) -> ChannelOrder:
@@ -97,7 +87,7 @@ def order_channels(profile: Profile, selection: str) -> ChannelOrder:
             return corrected(profile.squared_errors(units), half_errors_of_T(profile, units))
         return corrected(solved_again, half_errors_of_patches(profile, units))
 
-    return ChannelOrder(units, ranking.proxy.cpu(), errors)
+    return ChannelOrder(units, ranking.proxy.cpu(), errors, partial(profile.squared_error, units))
 
 
 def _balanced(units: Tensor, cells: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from interpress.calibration.statistics import Statistics
+from interpress.graph.program import Program
 from interpress.linalg.factor import RFactor
 from interpress.selection.activations import TapSample, no_activations
 from interpress.selection.consumers import patch_consumer, weight_gram
@@ -95,7 +96,7 @@ def profiles_of(
     seed: int = 0,
 ) -> dict[str, Profile]:
     """Return the profile of every shrinkable space that some tap measures."""
-    parameters = spaces.program.parameters()
+    parameters = _OnDevice(spaces.program)
     grams = lru_cache(_GRAMS)(lambda name: weight_gram(spaces, spaces.taps[name], parameters))
     profiles = {}
     for space in spaces.shrinkable:
@@ -110,6 +111,22 @@ def profiles_of(
                 space, measured, producers, activations or _no_data, seed
             )
     return profiles
+
+
+class _OnDevice(Mapping[str, Tensor]):
+    """Weights on the device that computes; they are copied there when they are looked up."""
+
+    def __init__(self, program: Program) -> None:
+        self._device, self._parameters = program.device, program.parameters()
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._parameters[name].to(self._device)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def __len__(self) -> int:
+        return len(self._parameters)
 
 
 def is_measurable(spaces: Spaces, space: ChannelSpace) -> bool:

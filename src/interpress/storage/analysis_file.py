@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -12,19 +11,20 @@ import torch
 from torch import nn
 
 from interpress.allocation.effects import Effects
+from interpress.calibration.room import bytes_at_once
 from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
-from interpress.calibration.streamed import bytes_at_once
 from interpress.calibration.study import Study
 from interpress.data.batches import batch_size
 from interpress.data.calibration_set import CalibrationSet
 from interpress.dryrun.find import find_spaces
 from interpress.errors import ArgumentError, StorageError
 from interpress.evaluation.output_meaning import Output, OutputMeaning, find_meaning
+from interpress.files.tensor_file import load_tensors, save_tensors
 from interpress.graph.model_state import output_tensors, unwrap
+from interpress.pipeline.identity import weights_digest
 from interpress.pipeline.options import Options
 from interpress.spaces.spaces import Spaces
 from interpress.storage.example_description import describe, random_example
-from interpress.storage.files import load_tensors, save_tensors
 from interpress.storage.statistics_record import from_record, to_record
 
 _KIND = "analysis"
@@ -46,7 +46,7 @@ def save_analysis(
         "statistics": statistics,
         "effects": effects,
         "spaces": {space.name: space.size for space in study.spaces.shrinkable},
-        "model": _fingerprint(study.original),
+        "model": weights_digest(study.original),
         "example": describe(study.spaces.program.example),
     }
     save_tensors(path, _KIND, tensors, {"record": json.dumps(record)})
@@ -75,7 +75,7 @@ def load_analysis(
         effects = _effects(record["effects"])
     except (KeyError, ValueError, TypeError) as error:
         raise StorageError(f"{path} lacks or garbles {error}; analyze again") from error
-    if fingerprint != _fingerprint(network):
+    if fingerprint != weights_digest(network):
         raise StorageError(
             f"{path} is an analysis of a model with other weights; load the weights it was made "
             "with, or analyze this model"
@@ -154,13 +154,3 @@ def _predicted(
             for example in calibration.batches("fit")
         ]
     )
-
-
-def _fingerprint(model: nn.Module) -> str:
-    """Return a hash of all parameters and buffers."""
-    digest = hashlib.sha256()
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        plain = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(plain.view(torch.uint8).numpy().data)
-    return digest.hexdigest()

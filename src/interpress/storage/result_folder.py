@@ -23,16 +23,16 @@ from torch import Tensor, nn
 
 from interpress._version import __version__
 from interpress.errors import StorageError
-from interpress.graph.model_state import unwrap
-from interpress.pipeline.outcome import Outcome
-from interpress.storage.example_description import describe
-from interpress.storage.files import (
+from interpress.files.tensor_file import (
     FORMAT_VERSION,
     load_tensors,
     save_tensors,
     source_path,
     target_path,
 )
+from interpress.graph.model_state import unwrap
+from interpress.pipeline.outcome import Outcome
+from interpress.storage.example_description import describe
 from interpress.storage.fingerprint import fingerprint, matches
 from interpress.surgery.weights import copy_with
 

@@ -7,8 +7,8 @@ import os
 import torch
 
 from interpress.errors import DataError, StorageError
+from interpress.files.tensor_file import load_tensors, save_tensors
 from interpress.linalg.stream import FactorStream
-from interpress.storage.files import load_tensors, save_tensors
 
 _KIND = "factor-stream"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -43,6 +44,13 @@ class Cut:
             mask[index] = True
             self.masks[spaces.index(space)] = mask
         self.T = {name: self._checked(name, matrix) for name, matrix in (T or {}).items()}
+
+    def with_interpolations(self, T: Interpolations) -> Cut:
+        """Return the same kept channels with other interpolations."""
+        other = copy.copy(self)
+        vars(other).pop("weights", None)  # computed from T
+        other.T = {name: other._checked(name, matrix) for name, matrix in T.items()}
+        return other
 
     def stays(self, labels: Tensor) -> Tensor:
         """Return whether each label is kept."""
@@ -95,9 +103,9 @@ class Cut:
             )
         if not bool(torch.isfinite(matrix).all()):
             raise ArgumentError(f"tap {name!r}: T holds NaN or Inf; compute it from finite data")
-        groups = tap.groups
-        different = groups[self.columns(tap)][:, None] != groups[None, :]
-        if bool((matrix.cpu()[different] != 0).any()):
+        groups = tap.groups.to(matrix.device)
+        different = groups[self.columns(tap).to(matrix.device)][:, None] != groups[None, :]
+        if bool(different.any()) and bool((matrix[different] != 0).any()):
             raise ArgumentError(
                 f"tap {name!r}: T mixes channels of different groups, which the consumer does not "
                 "sum; set these entries of T to zero"
@@ -145,7 +153,8 @@ class _ChangedWeights(Mapping[str, Tensor]):
         return self._kept[name]
 
     def _computed(self, name: str) -> Tensor:
-        cut, weight = self._cut, self._original[name]
+        cut = self._cut
+        weight = self._original[name].to(cut.spaces.program.example.device)
         labellings = cut.spaces.trace.weights[name].channels()
         for labelling in sorted(labellings, key=lambda labelling: -len(labelling.support)):
             stays = cut.stays(labelling.labels)

@@ -19,7 +19,7 @@ from torch.utils.hooks import RemovableHandle
 from interpress.errors import InterpressError, SurgeryError
 from interpress.graph.capture import capture
 from interpress.graph.example import Example
-from interpress.graph.executor import Executor
+from interpress.graph.executor import Before, Executor
 from interpress.graph.fast_kernels import exact_kernels
 from interpress.graph.global_settings import default_dtype
 from interpress.graph.model_state import output_tensors
@@ -64,10 +64,8 @@ def measure_taps(
     return {name: torch.cat(matrices) for name, matrices in parts.items()}
 
 
-def projected(
-    spaces: Spaces, cut: Cut, example: Any = None, dtype: torch.dtype | None = None
-) -> list[Tensor]:
-    """Return the outputs of the original network with every tap replaced by `Z[:, kept] @ T`."""
+def projecting(spaces: Spaces, cut: Cut) -> Before:
+    """Return a hook that replaces every tap `Z` by `Z[:, kept] @ T`."""
     sites = by_node([tap for tap in spaces.taps.values() if not bool(cut.stays(tap.labels).all())])
 
     def project(node: fx.Node, args: Any, kwargs: Any) -> Any:
@@ -81,9 +79,16 @@ def projected(
             args, kwargs = with_operand(node, args, kwargs, site, replaced)
         return args, kwargs
 
+    return project
+
+
+def projected(
+    spaces: Spaces, cut: Cut, example: Any = None, dtype: torch.dtype | None = None
+) -> list[Tensor]:
+    """Return the outputs of the original network with every tap replaced by `Z[:, kept] @ T`."""
     kernels = exact_kernels(spaces.program) if dtype is torch.float64 else {}
     executor = Executor(spaces.program, dtype=dtype, kernels=kernels)
-    return executor.run(example, before=project, scores=True)
+    return executor.run(example, before=projecting(spaces, cut), scores=True)
 
 
 def prove(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> Proof:
@@ -91,32 +96,26 @@ def prove(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> 
 
     Without an `example`, two of the captured examples are used.
     """
-    inputs = _two_examples(spaces.program) if example is None else Example.of(example)
-    device = next((t.device for t in smaller.parameters()), torch.device("cpu"))
-    dtype = exact_dtype(device)
+    inputs = two_examples(spaces.program) if example is None else Example.of(example)
+    dtype = exact_dtype(spaces.program.device)
     _check_weights(smaller, cut)
     try:
         with default_dtype.set_to(dtype):
-            with _fixed_seed():
+            with fixed_seed():
                 expected = projected(spaces, cut, inputs, dtype)
-            with _unrounded_weights(smaller, cut, dtype), _fixed_seed():
-                outputs = _comparable_outputs(
-                    spaces, smaller, inputs.map(lambda t: _cast(t, dtype))
-                )
-        tolerance = _tolerance(spaces, dtype)
+            with _unrounded_weights(smaller, cut, dtype), fixed_seed():
+                outputs = comparable_outputs(spaces, smaller, inputs.map(lambda t: _cast(t, dtype)))
+        allowed = tolerance(spaces, dtype)
     except (RuntimeError, TypeError):  # the model's code runs only in its own precision
-        with _fixed_seed():
+        with fixed_seed():
             expected = projected(spaces, cut, inputs)
-        with _fixed_seed():
-            outputs = _comparable_outputs(spaces, smaller, inputs)
-        types = {t.dtype for t in outputs if t.is_floating_point()}
-        if spaces.program.autocasts:
-            types.add(torch.bfloat16)
-        tolerance = float(max(torch.finfo(kind).eps for kind in types)) ** 0.5
-    return Proof(_difference(outputs, expected), tolerance)
+        with fixed_seed():
+            outputs = comparable_outputs(spaces, smaller, inputs)
+        allowed = own_tolerance(spaces, outputs)
+    return Proof(difference(outputs, expected), allowed)
 
 
-def _two_examples(program: Program) -> Example:
+def two_examples(program: Program) -> Example:
     """Return two of the captured examples, or all if the batch size of the program is fixed."""
     inputs = [node for node in program.nodes if captured_name(node) in program.inputs]
     shapes = [node.meta["val"].shape for node in inputs if isinstance(node.meta["val"], Tensor)]
@@ -124,7 +123,7 @@ def _two_examples(program: Program) -> Example:
     return program.example if fixed else program.example.map(lambda t: t[:2] if t.ndim else t)
 
 
-def _tolerance(spaces: Spaces, dtype: torch.dtype) -> float:
+def tolerance(spaces: Spaces, dtype: torch.dtype) -> float:
     """Return the relative difference allowed for rounding, given the precision of the run.
 
     Autocast computes in bfloat16 or float16. A model that casts runs some operators in the dtype
@@ -137,7 +136,15 @@ def _tolerance(spaces: Spaces, dtype: torch.dtype) -> float:
     return 1e-4 if spaces.program.casts else 1e-9
 
 
-def _comparable_outputs(spaces: Spaces, model: nn.Module, inputs: Example) -> list[Tensor]:
+def own_tolerance(spaces: Spaces, outputs: Iterable[Tensor]) -> float:
+    """Return the relative difference allowed for rounding in the precision of the outputs."""
+    types = {t.dtype for t in outputs if t.is_floating_point()}
+    if spaces.program.autocasts:
+        types.add(torch.bfloat16)
+    return float(max(torch.finfo(kind).eps for kind in types)) ** 0.5
+
+
+def comparable_outputs(spaces: Spaces, model: nn.Module, inputs: Example) -> list[Tensor]:
     """Return the outputs; if some are integers, the scores they were computed from instead."""
     if not spaces.program.decides:
         return output_tensors(model, inputs)
@@ -146,10 +153,10 @@ def _comparable_outputs(spaces: Spaces, model: nn.Module, inputs: Example) -> li
 
 
 @contextlib.contextmanager
-def _fixed_seed() -> Iterator[None]:
+def fixed_seed(seed: int = 0) -> Iterator[None]:
     """Let every run of the model draw the same random numbers; restore the user's state."""
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         yield
 
 
@@ -197,7 +204,7 @@ def _check_weights(smaller: nn.Module, cut: Cut) -> None:
     stored = dict(smaller.named_parameters()) | dict(smaller.named_buffers())
     for name in cut.weights:
         weight = cut.weights[name]
-        if not torch.equal(weight.to(stored[name].dtype), stored[name].detach()):
+        if not torch.equal(weight.to(stored[name]), stored[name].detach()):
             raise SurgeryError(
                 f"{name} of the smaller network differs from the weight computed by the cut; build "
                 "the network with the same kept channels and T, and do not change it before the "
@@ -216,6 +223,11 @@ def check(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> 
             f"the smaller network does not run ({type(problem).__name__}: {problem}); keep more "
             "channels, or exclude the modules that cannot run with fewer"
         ) from problem
+    return checked(proof)
+
+
+def checked(proof: Proof) -> Proof:
+    """Return a proof, or raise `SurgeryError` if the identity does not hold."""
     if not proof:
         raise SurgeryError(
             f"the smaller network differs from the projected one by {proof.difference:.1e}, but at "
@@ -229,7 +241,7 @@ def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
-def _difference(outputs: list[Tensor], expected: list[Tensor]) -> float:
+def difference(outputs: list[Tensor], expected: list[Tensor]) -> float:
     """Return the largest relative difference between floating-point outputs; inf if it is NaN.
 
     Every column of an output (an index of all dims but the batch) is compared by itself, relative

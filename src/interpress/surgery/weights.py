@@ -29,7 +29,7 @@ def shrunk_copy(cut: Cut, *, shared: bool = False) -> nn.Module:
     model, original = cut.spaces.program.model, cut.spaces.program.parameters()
     weights: dict[str, Tensor] = dict(model.named_parameters()) if shared else {}
     for name, weight in cut.weights.items():
-        weights[name] = weight.to(original[name].dtype, copy=True)
+        weights[name] = weight.to(original[name], copy=True)
     smaller = copy_with(model, weights, shared=shared)
     update_attributes(cut, smaller)
     return smaller
@@ -63,6 +63,14 @@ def copy_with(
     _check_separate(model, duplicate, changed if shared else {})
     runs_the_same_code(model, duplicate)
     return duplicate
+
+
+def overwrite(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Write new values into parameters and buffers of a smaller copy, by name."""
+    named = dict(model.named_parameters()) | dict(model.named_buffers())
+    with torch.no_grad():
+        for name, tensor in weights.items():
+            named[name].copy_(tensor)
 
 
 def _check_separate(model: nn.Module, duplicate: nn.Module, shared: Collection[str]) -> None:

@@ -12,7 +12,6 @@ from interpress.allocation.problem import Problem, Widths
 from interpress.allocation.registry import allocation, consumer_errors
 from interpress.allocation.rules.marginal import marginal
 from interpress.selection.orders import ChannelOrder, Orders
-from interpress.selection.profile import Profile
 
 _TRUST = 0.1
 """Exponent of the measured factor: 0 ignores it, 1 trusts it fully. A factor measured on 16
@@ -24,8 +23,7 @@ def measured_losses(orders: Orders, effects: Effects | None) -> dict[str, Tensor
     assert effects is not None
     curves = consumer_errors(orders)
     return {
-        name: curve * effect_factor(orders.profiles[name], orders[name], effects[name])
-        for name, curve in curves.items()
+        name: curve * effect_factor(orders[name], effects[name]) for name, curve in curves.items()
     }
 
 
@@ -35,12 +33,12 @@ def measured(problem: Problem) -> Iterator[Widths]:
     return marginal(problem)
 
 
-def effect_factor(profile: Profile, order: ChannelOrder, effect: list[tuple[int, float]]) -> float:
+def effect_factor(order: ChannelOrder, effect: list[tuple[int, float]]) -> float:
     """Return the ratio of measured effect to predicted error, shrunk towards 1 on a log scale."""
     ratios = [
         math.log(distance / error)
         for distance, error in (
-            (distance, profile.squared_error(order.units, width)) for width, distance in effect
+            (distance, order.squared_error(width)) for width, distance in effect
         )
         if distance > 0 and error > 0 and math.isfinite(distance)
     ]

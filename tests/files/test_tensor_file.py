@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from interpress import StorageError
-from interpress.storage import files
-from interpress.storage.files import load_tensors, save_tensors, save_text
+from interpress.files import tensor_file as files
+from interpress.files.tensor_file import load_tensors, save_tensors, save_text
 
 TENSORS = {
     "a": torch.arange(12.0).reshape(3, 4).T,  # not contiguous
