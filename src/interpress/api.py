@@ -15,6 +15,7 @@ from interpress.analysis import Analysis
 from interpress.data.inputs import Forward
 from interpress.data.masks import Mask
 from interpress.evaluation.output_meaning import AUTO, Output
+from interpress.graph.dispatched import without_dispatch
 from interpress.graph.model_state import untouched, unwrap
 from interpress.method import Method
 from interpress.parallel.processes import Processes
@@ -115,7 +116,7 @@ def compress(
 
 
 def _analyzed(model: nn.Module, data: Any, options: Options) -> Analysis:
-    network, processes = unwrap(model), Processes()
+    network, processes = without_dispatch(unwrap(model)), Processes()
     if not processes.is_first:
         options = replace(options, progress=False)
     with untouched(network):

@@ -109,6 +109,6 @@ class Result(Outcome):
                 str(row.after),
                 f"{row.after / row.before:.0%}",
                 f"{row.error:.1%}" if changed else "",
-                f"{row.ratio:.2f}" if changed else "",
+                f"{row.ratio:.2f}" if changed and row.ratio is not None else "",
             )
         return table

@@ -72,6 +72,21 @@ def test_two_processes_give_the_result_of_one(tmp_path: Path) -> None:
         assert_same(process, first, 0.0)
 
 
+def test_two_processes_go_block_by_block_together(tmp_path: Path) -> None:
+    (alone,) = found("by_block", 1, tmp_path / "one")
+    first, second = found("by_block", 2, tmp_path / "two")
+    assert_same(first, alone, 1e-6)
+    assert_same(second, first, 0.0)
+
+
+@pytest.mark.slow
+def test_the_number_of_processes_makes_no_difference_block_by_block(tmp_path: Path) -> None:
+    first, *_ = found("by_block", 2, tmp_path / "two")
+    for name, task in (("four", "by_block"), ("again", "by_block"), ("kept", "by_block_kept")):
+        for process in found(task, 4, tmp_path / name):
+            assert_same(process, first, 0.0 if task == "by_block" else 1e-6)
+
+
 @pytest.mark.slow
 def test_the_number_of_processes_makes_no_difference(tmp_path: Path) -> None:
     first, *_ = found("whole", 2, tmp_path / "two")

@@ -5,6 +5,7 @@ It writes what it found to FOLDER/RANK.pt.
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.zoo import residual
 import interpress
 from interpress import demo
 from interpress.data.calibration_set import CalibrationSet
+from interpress.pipeline import steps
 from interpress.pipeline.options import Options
 from interpress.pipeline.steps import find, measure
 from interpress.progress import display
@@ -32,6 +34,23 @@ def compress(data: Any) -> dict[str, Any]:
 def whole(rank: int, size: int) -> dict[str, Any]:
     """Every process has all data."""
     return compress(DATA)
+
+
+def by_block(rank: int, size: int) -> dict[str, Any]:
+    """Every process has all data, and the network is measured block by block."""
+    steps._AT_ONCE = 0
+    return compress(DATA)
+
+
+def by_block_kept(rank: int, size: int) -> dict[str, Any]:
+    """The same with a checkpoint, once from the beginning and once from what was kept."""
+    folder = Path(sys.argv[2]) / "checkpoint"
+    model = demo.network()
+    for _ in range(2):
+        result = interpress.compress(
+            model, DATA, flops=0.6, checkpoint=folder, memory=4.0, progress=False
+        )
+    return {"widths": result.widths, "weights": result.model.state_dict(), "text": ""}
 
 
 def shards(rank: int, size: int) -> dict[str, Any]:
@@ -83,6 +102,7 @@ def main() -> None:
     torch.save(found, Path(sys.argv[2]) / f"{rank}.pt")
     dist.barrier()  # so that none leaves while another still exchanges
     dist.destroy_process_group()
+    gc.collect()  # a group that is collected when the process ends can abort it
 
 
 if __name__ == "__main__":

@@ -10,16 +10,16 @@ import pytest
 import torch
 import transformers
 from tests.zoo import residual
-from torch import nn
+from torch import Tensor, nn
 
 import interpress
-from interpress import ArgumentError, Method
-from interpress.allocation.effects import measure_effects
-from interpress.calibration import streamed
+from interpress import ArgumentError, Method, SurgeryError
+from interpress.calibration.room import bytes_at_once
 from interpress.calibration.streamed import BlockWalk
+from interpress.network import build_by_block, tap_errors
+from interpress.network.proof_by_block import ProofByBlock
 from interpress.pipeline import steps
-from interpress.progress import display
-from interpress.selection.orders import order_all
+from interpress.surgery.weights import overwrite
 
 TEXTS = torch.randint(0, 64, (60, 9), generator=torch.Generator().manual_seed(0))
 IMAGES = torch.randn(80, 3, 12, 12, generator=torch.Generator().manual_seed(0))
@@ -82,9 +82,9 @@ def test_the_network_is_that_of_statistics_measured_at_once(
         assert row.error == pytest.approx(other_row.error, rel=1e-4, abs=1e-9)
 
 
-def test_one_block_is_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ordering channels walks over the data once; so does every interpolation of all taps."""
-    passes, held = [0], set()
+def test_three_walks_over_the_data_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that measures, one that compares allocations, and one that builds the network."""
+    passes, held = [0], list[int]()
     begin, measure = BlockWalk._begin, BlockWalk._measure
 
     def counted(walk: BlockWalk) -> Any:
@@ -93,22 +93,75 @@ def test_one_block_is_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def watched(walk: BlockWalk, number: int) -> Any:
         assert walk._measured is None  # the block before is released
-        held.add(number)
+        held.append(number)
         return measure(walk, number)
 
     monkeypatch.setattr(BlockWalk, "_begin", counted)
     monkeypatch.setattr(BlockWalk, "_measure", watched)
     monkeypatch.setattr(steps, "_AT_ONCE", 0)
-    study = interpress.analyze(llama(), TEXTS, progress=False).study
-    assert passes == [0]
-    with display(False) as bars:
-        orders = order_all(study, "patches", bars)
-        assert passes == [1]
-        assert held == set(range(6))  # an attention and an MLP in each of three layers
-        measure_effects(study, orders, bars)
-        assert passes == [2]
-    study.interpolations({name: order.kept(1) for name, order in orders.items()})
+    images = torch.randn(200, 3, 12, 12, generator=torch.Generator().manual_seed(1))
+    result = interpress.compress(resnet(), images, flops=0.6, progress=False)
+    assert result.network.refit_kept
+    assert all(row.error >= 0 for row in result.plan)
     assert passes == [3]
+    assert held == [0, 1] * 3
+
+
+def test_a_refit_that_does_not_help_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network is then built once more, without the refit."""
+    monkeypatch.setattr(steps, "_AT_ONCE", 0)
+    plain = interpress.compress(
+        chain(), IMAGES, flops=0.6, method=Method(refit=False), progress=False
+    )
+    monkeypatch.setattr(build_by_block, "held_out_loss", lambda agreement: 0.0)  # never lower
+    result = interpress.compress(chain(), IMAGES, flops=0.6, progress=False)
+    assert not result.network.refit_kept
+    assert result.network.refit is not None
+    assert result.network.refit.errors
+    for one, other in zip(result.model.parameters(), plain.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_wrong_weight_is_noticed_in_the_block_where_it_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(steps, "_AT_ONCE", 0)
+
+    def wrong(model: nn.Module, weights: dict[str, Tensor]) -> None:
+        for weight in weights.values():
+            weight.mul_(1.01)  # of what is written, and of what the proof compares
+        overwrite(model, weights)
+
+    monkeypatch.setattr(build_by_block, "overwrite", wrong)
+    with pytest.raises(SurgeryError, match="differs from the projected one"):
+        interpress.compress(chain(), IMAGES, flops=0.6, progress=False)
+
+
+def test_code_that_does_not_run_the_program_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "_AT_ONCE", 0)
+    finish = ProofByBlock.finish
+
+    def changed(proof: ProofByBlock, smaller: nn.Module) -> Any:
+        smaller.register_forward_hook(lambda module, inputs, output: output * 2)
+        return finish(proof, smaller)
+
+    monkeypatch.setattr(ProofByBlock, "finish", changed)
+    with pytest.raises(SurgeryError, match="differs from the projected one"):
+        interpress.compress(chain(), IMAGES, flops=0.6, progress=False)
+
+
+def test_wide_taps_get_an_estimated_error_and_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "_AT_ONCE", 0)
+    exact = interpress.compress(resnet(), IMAGES, flops=0.6, progress=False)
+    monkeypatch.setattr(tap_errors, "_WIDE", 4)
+    result = interpress.compress(resnet(), IMAGES, flops=0.6, progress=False)
+    for row, other in zip(result.plan, exact.plan, strict=True):
+        if row.after < row.before:
+            assert row.bound is None
+            assert row.ratio is None
+            assert row.error == pytest.approx(other.error, rel=0.1, abs=1e-4)
+    assert "None" not in result.summary()
+    assert "None" not in result._repr_html_()
 
 
 def test_an_analysis_by_block_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,4 +176,4 @@ def test_the_size_of_the_statistics_decides() -> None:
     analysis = interpress.analyze(chain(), IMAGES, progress=False)
     assert not analysis.study.statistics.by_block
     taps = {tap for space in analysis.spaces.shrinkable for tap in space.taps}
-    assert streamed.bytes_at_once(analysis.spaces) == len(taps) * 4 * 8 * 8**2
+    assert bytes_at_once(analysis.spaces) == len(taps) * 4 * 8 * 8**2

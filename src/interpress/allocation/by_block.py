@@ -15,6 +15,7 @@ from torch import Tensor, fx
 
 from interpress.allocation.effects import EXAMPLES, Effects, replacing, trial_widths
 from interpress.calibration.study import Study
+from interpress.data.batches import split_batch
 from interpress.files.checkpoint import Checkpoint, Part
 from interpress.graph.blocks import Block
 from interpress.graph.executor import Before, Executor
@@ -88,9 +89,10 @@ class _Trials:
     def __init__(self, study: Study) -> None:
         self._study = study
         self._executor = Executor(study.spaces.program)
-        self._examples = study.few_examples(EXAMPLES)
-        rest = study.require_walk().rest
-        self._original = Passage.begin(self._executor, self._examples, rest)
+        walk = study.require_walk()
+        few = study.few_examples(EXAMPLES)
+        self._examples = [part for batch in few for part in split_batch(batch, walk.most)]
+        self._original = Passage.begin(self._executor, self._examples, walk.rest)
         self._begun: dict[_Trial, Passage] = {}
         self._changed: dict[_Trial, Passage] = {}
 

@@ -52,8 +52,8 @@ class Halves:
 
     def moments(self, half: int) -> Tensor:
         """Return the second moments per row of one half."""
-        gram = self.second if half else self.factor.G - self.second
-        return gram / max(self.rows[half], 1)
+        rows = max(self.rows[half], 1)
+        return self.second / rows if half else (self.factor.G - self.second).div_(rows)
 
     def select(self, columns: Tensor) -> Halves:
         """Return the same for some columns, in their order."""

@@ -110,6 +110,8 @@ class Study:
         """Return what judges smaller networks on the held-out examples, or on another part."""
         data = self.require_data()
         limit = examples_per_batch(self.spaces, data.device)
+        if self.walk is not None and self.walk.most is not None:
+            limit = min(limit or self.walk.most, self.walk.most)
         return Evaluator(self.original, data, self.meaning, limit, part)
 
     def few_examples(self, wanted: int) -> list[Example]:

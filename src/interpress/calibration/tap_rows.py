@@ -29,7 +29,7 @@ class TapRows:
 
     def __init__(self, tap: Tap) -> None:
         self._tap = tap
-        self._streams = FactorStream(tap.size), FactorStream(tap.size)
+        self._streams = [FactorStream(tap.size), FactorStream(tap.size)]
         self._totals = torch.zeros(2, tap.size, dtype=torch.float64)
         self._local: PatchMoments | None = None
 
@@ -67,17 +67,18 @@ class TapRows:
             self._local.merge(state.local)
 
     def halves(self) -> Halves:
-        """Return what was collected."""
-        if not any(stream.rows for stream in self._streams):
-            raise DataError("the mask excludes every position; mark those that count with True")
-        whole = FactorStream(self._tap.size)
-        for stream in self._streams:
-            whole.merge(stream)
-        factor = _groups_orthogonal(whole.factor(), self._tap)
+        """Return what was collected, and release it here; no more rows can be added."""
         rows = self._streams[0].rows, self._streams[1].rows
-        second = torch.zeros_like(factor.G)
+        if not any(rows):
+            raise DataError("the mask excludes every position; mark those that count with True")
+        second = None
         if rows[1]:
-            second = _groups_orthogonal(self._streams[1].factor(), self._tap).G.to(factor.device)
+            second = _groups_orthogonal(self._streams[1].factor(), self._tap).G
+        whole = FactorStream(self._tap.size)
+        while self._streams:  # a wide tap must not be held more often than needed
+            whole.merge(self._streams.pop(0))
+        factor = _groups_orthogonal(whole.factor(), self._tap)
+        second = torch.zeros_like(factor.G) if second is None else second.to(factor.device)
         return Halves(factor, second, self._totals.to(factor.device), rows, self._local_moments())
 
     def _local_moments(self) -> Tensor | None:

@@ -105,6 +105,9 @@ def compress(
             round_to=options.round_to,
             min_width=options.min_width,
             seed=data.seed,
+            memory=options.memory,
+            device=options.compute_on,
+            checkpoint=options.checkpoint,
             **output.arguments(),
             **budget_argument,
         )

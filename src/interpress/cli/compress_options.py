@@ -18,6 +18,7 @@ Exclude = Annotated[
     ),
 ]
 _layers = functools.partial(typer.Option, rich_help_panel="Layers")
+_large = functools.partial(typer.Option, rich_help_panel="Large networks")
 
 
 @dataclass(frozen=True)
@@ -35,3 +36,29 @@ class CompressOptions:
     exclude: Exclude = None
     round_to: Annotated[int, _layers(help="Make widths multiples of this.")] = 1
     min_width: Annotated[int, _layers(help="Smallest width of a layer.")] = 1
+    memory: Annotated[
+        float | None,
+        _large(
+            metavar="GIB",
+            help="Memory to use beyond the network and its result. A network that needs more goes "
+            "block by block.",
+            show_default=False,
+        ),
+    ] = None
+    compute_on: Annotated[
+        str | None,
+        _large(
+            metavar="DEVICE",
+            help="Leave the network on --device, and copy its weights to this device block by "
+            "block.",
+            show_default=False,
+        ),
+    ] = None
+    checkpoint: Annotated[
+        Path | None,
+        _large(
+            metavar="FOLDER",
+            help="Keep finished blocks here; the same command then goes on from the last one.",
+            show_default=False,
+        ),
+    ] = None

@@ -20,6 +20,7 @@ from interpress.linalg.precision import CHAIN, EPS32, LARGEST, SMALLEST, largest
 
 _CHUNK = 2**19  # numbers in one chunk of rows on a CPU: 4 MB of float64
 _MAX_PENDING = 64  # small batches that wait before they are concatenated
+_MOST_PENDING_ROWS = 4096  # so that pending rows take less memory than a very wide total
 _FEW_ROWS = 128  # batches with fewer rows are concatenated before the matrix product
 _LEAF_ROWS = 256  # rows of one float32 QR; its rounding error grows with them
 
@@ -54,7 +55,8 @@ class RowSum(ABC):
     def rows_per_update(self) -> int:
         """Number of pending rows from which `total` is updated."""
         n = self.total.shape[1]
-        return max(n, (_CHUNK if self.row_device.type == "cpu" else 64 * _CHUNK) // n)
+        chunk = _CHUNK if self.row_device.type == "cpu" else 64 * _CHUNK
+        return max(min(n, _MOST_PENDING_ROWS), chunk // n)
 
     def plus(self, chunks: Iterable[Tensor]) -> Self:
         """Return the sum with more rows. It keeps the chunks, which must not change afterwards."""
@@ -130,7 +132,8 @@ class GramSum(RowSum):
     def rows_per_update(self) -> int:
         """Number of rows of one product, few enough on a CPU to keep its rounding error small."""
         n = self.total.shape[1]
-        return max(n, CHAIN) if self.row_device.type == "cpu" else super().rows_per_update
+        on_cpu = self.row_device.type == "cpu"
+        return max(min(n, _MOST_PENDING_ROWS), CHAIN) if on_cpu else super().rows_per_update
 
     def _updated_total(self, pieces: tuple[Tensor, ...]) -> Tensor:
         large = [rows for rows in pieces if len(rows) >= _FEW_ROWS]

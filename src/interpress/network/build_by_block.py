@@ -27,9 +27,9 @@ from interpress.network.building_record import BuildingRecord
 from interpress.network.compare import ENOUGH_HELD_OUT
 from interpress.network.judging import Judging
 from interpress.network.loss import held_out_loss
-from interpress.network.network import Network, TapErrors
+from interpress.network.network import Network
 from interpress.network.proof_by_block import ProofByBlock
-from interpress.network.tap_errors import tap_error
+from interpress.network.tap_errors import TapError, tap_error
 from interpress.progress import Display
 from interpress.refit.layer_pair import Pairs, pairs_of, stretches
 from interpress.refit.refit import RefitResult, actual_groups, program_of, same_operators
@@ -106,7 +106,7 @@ class _Builder:
         few = refit is not None and study.held_examples < ENOUGH_HELD_OUT
         parts: list[Part] = ["held", "all"] if few else ["held"]
         self._judgings = {str(part): self._judging(part) for part in parts}
-        self._errors: TapErrors = {}
+        self._errors: dict[str, TapError] = {}
 
     def _judging(self, part: Part) -> Judging:
         examples, rest = list(self._study.evaluator(part).examples()), self._walk.rest

@@ -18,8 +18,8 @@ from interpress.graph.frame_record import Groups, restore, to_record
 from interpress.graph.passage import Passage
 from interpress.graph.program import Program
 from interpress.network.judging import Judging
-from interpress.network.network import TapErrors
 from interpress.network.proof_by_block import ProofByBlock
+from interpress.network.tap_errors import TapError
 from interpress.refit.side_by_side import SideBySide
 from interpress.surgery.weights import overwrite
 
@@ -34,7 +34,7 @@ class BuildingRecord:
     proof: ProofByBlock
     side: SideBySide | None
     judgings: Mapping[str, Judging]
-    errors: TapErrors
+    errors: dict[str, TapError]
 
     def save(self, number: int, changed: Collection[str], *, is_last: bool) -> None:
         """Keep the changed weights of a finished block, then the values that the next one needs.

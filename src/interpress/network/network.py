@@ -10,12 +10,10 @@ from torch import nn
 from interpress.allocation.plan import Plan
 from interpress.evaluation.tally import Agreement
 from interpress.network.compare import Comparison
+from interpress.network.tap_errors import TapError
 from interpress.refit.refit import RefitResult
 from interpress.surgery.cut import Cut
 from interpress.surgery.projection_identity import Proof
-
-TapErrors = dict[str, tuple[float, float]]
-"""Per tap that loses columns, its relative error and the smallest possible one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +34,7 @@ class Network:
     """The allocations that were compared, if several were."""
     warnings: tuple[str, ...] = ()
     """What the user was warned about."""
-    errors: Mapping[str, tuple[float, float]] | None = None
+    errors: Mapping[str, TapError] | None = None
     """The errors of all taps, if they were computed while the network was built."""
     latency: float | None = None
     """Measured run time relative to the original, if that was the budget."""

@@ -8,31 +8,31 @@ import torch
 from torch import Tensor
 
 from interpress.calibration.halves import Halves
-from interpress.linalg.factor import RFactor, safe_cholesky
+from interpress.linalg.factor import RFactor
 from interpress.spaces.taps import Tap
 from interpress.surgery.interpolations import tap_ordering
 
-UNKNOWN = float("nan")
-"""The bound of a tap that is too wide for a singular value decomposition."""
+TapError = tuple[float, float | None]
+"""The relative spectral error of a tap, and the smallest possible one; None if it is not known."""
 _WIDE = 2048  # columns from which the errors of a large network are estimated by iteration
+_NEARLY_NONE = 1e-12  # ridge, relative to the mean diagonal, that only makes a solution unique
 _ITERATIONS = 40  # of the power method; the norm is then known to a percent
 
 
 def tap_error(
     tap: Tap, columns: Tensor, halves: Halves, regularize: bool, *, quick: bool = False
-) -> tuple[float, float]:
+) -> TapError:
     """Return the relative spectral error with these columns kept, and the smallest possible one.
 
     With `quick`, wide taps get an estimate of the error, and no bound.
     """
     if quick and tap.size > _WIDE:
-        error, bound = _estimated(halves.factor, columns), UNKNOWN
-    else:
-        ordering, interpolation = tap_ordering(tap, columns, halves.factor)
-        norm = ordering.spectral_norm or 1.0
-        bound = ordering.svd_bound(interpolation.k).spectral / norm
-        error = interpolation.spectral_error / norm
-    if regularize and not halves.many and not (quick and tap.size > _WIDE):
+        return _estimated(halves.factor, columns), None
+    ordering, interpolation = tap_ordering(tap, columns, halves.factor)
+    norm = ordering.spectral_norm or 1.0
+    bound = ordering.svd_bound(interpolation.k).spectral / norm
+    error = interpolation.spectral_error / norm
+    if regularize and not halves.many:
         error = max(error, halves.relative_error(columns.to(halves.second.device)))
     return error, bound
 
@@ -44,9 +44,15 @@ def _estimated(factor: RFactor, columns: Tensor) -> float:
     is_kept[columns.to(G.device)] = True
     kept, dropped = torch.nonzero(is_kept).reshape(-1), torch.nonzero(~is_kept).reshape(-1)
     whole = _largest_eigenvalue(lambda vector: G @ vector, factor.n, G)
-    lower = safe_cholesky(G[kept][:, kept])
-    if lower is None or whole == 0:
-        return UNKNOWN
+    if whole == 0:
+        return 0.0
+    system, added = G[kept][:, kept], _NEARLY_NONE * float(G.diagonal().mean())
+    while True:  # some kept columns may depend on others
+        system.diagonal().add_(added)
+        lower, failed = torch.linalg.cholesky_ex(system)
+        if not int(failed):
+            break
+        added *= 100
     side = torch.linalg.solve_triangular(lower, G[kept][:, dropped], upper=False)
     corner = G[dropped][:, dropped]
     lost = _largest_eigenvalue(

@@ -8,6 +8,7 @@ instead of waiting for it.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -114,6 +115,7 @@ def process_group() -> Iterator[Processes]:
             processes.gathered(None)  # so that none leaves while another still exchanges
     finally:
         dist.destroy_process_group()
+        gc.collect()  # a group that is collected when the process ends can abort it
 
 
 def check_same_widths(widths: Sequence[object]) -> None:

@@ -104,7 +104,10 @@ def as_device(device: str | torch.device | None) -> torch.device | None:
     if device is None:
         return None
     try:
-        return torch.empty(0, device=device).device
+        tried = torch.empty(0, device=device).device
+        if tried.type == "meta":
+            raise ValueError("it holds no numbers")
+        return tried
     except (RuntimeError, TypeError, AssertionError, ValueError) as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
         raise ArgumentError(

@@ -17,7 +17,7 @@ from interpress.calibration.study import Study
 from interpress.evaluation.tally import Agreement
 from interpress.method import Method
 from interpress.network.network import Network
-from interpress.network.tap_errors import tap_error
+from interpress.network.tap_errors import TapError, tap_error
 from interpress.pipeline.options import Options
 from interpress.pipeline.steps import state_problem
 from interpress.selection.orders import Orders
@@ -39,13 +39,15 @@ class SpacePlan:
     error: float
     """Largest `||Z - Z[:, kept] @ T||_2 / ||Z||_2` over the taps of the space. If rows are few
     and `T` is regularized, it is that of rows which were not fitted."""
-    bound: float
-    """The smallest error that any rank-k approximation has at that tap (from the SVD). NaN if the
+    bound: float | None
+    """The smallest error that any rank-k approximation has at that tap (from the SVD). None if the
     network was built block by block and the tap is wider than 2,048 columns."""
 
     @property
-    def ratio(self) -> float:
-        """The error over the SVD bound; 1 is the best possible."""
+    def ratio(self) -> float | None:
+        """The error over the SVD bound; 1 is the best possible. None if the bound is not known."""
+        if self.bound is None:
+            return None
         return self.error / self.bound if self.bound > 0 else 1.0
 
 
@@ -184,7 +186,7 @@ class Outcome:
         )
 
     @cached_property
-    def _tap_errors(self) -> dict[str, tuple[float, float]]:
+    def _tap_errors(self) -> dict[str, TapError]:
         """Per tap that loses columns, its relative error and the smallest possible one."""
         if self.network.errors is not None:
             return dict(self.network.errors)
@@ -201,7 +203,7 @@ class Outcome:
         space, kept = self.spaces[name], self.network.cut.kept
         channels = tuple(kept[name].tolist()) if name in kept else tuple(range(space.size))
         errors = [self._tap_errors[tap] for tap in space.taps if tap in self._tap_errors]
-        worst = max(errors, default=(0.0, 0.0))
+        worst = max(errors, default=(0.0, 0.0), key=lambda error: error[0])
         return SpacePlan(name, space.size, self.widths[name], channels, *worst)
 
 

@@ -42,7 +42,7 @@ def html_tables(outcome: Outcome) -> str:
     spaces = _table(
         ("space", "before", "after", "error", "over SVD"),
         [
-            (row.name, str(row.before), str(row.after), f"{row.error:.1%}", f"{row.ratio:.2f}")
+            (row.name, str(row.before), str(row.after), f"{row.error:.1%}", _ratio(row.ratio))
             for row in outcome.plan
         ],
     )
@@ -53,6 +53,10 @@ def html_tables(outcome: Outcome) -> str:
     title = html.escape(f"{outcome.method}, asked for {outcome.budget}")
     folded = f"<details><summary>{len(outcome.plan)} spaces</summary>{spaces}</details>"
     return f"<p><b>{title}</b></p>{head}{evidence}{folded}"
+
+
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
 
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -22,6 +22,7 @@ from interpress.spaces.channel_space import ChannelSpace
 from interpress.spaces.spaces import Spaces
 
 _GRAMS = 8  # weights' Gram matrices that are held, for taps that several spaces share
+_WIDE = 2048  # columns of a tap from which only one of them is held
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +98,9 @@ def profiles_of(
 ) -> dict[str, Profile]:
     """Return the profile of every shrinkable space that some tap measures."""
     parameters = _OnDevice(spaces.program)
-    grams = lru_cache(_GRAMS)(lambda name: weight_gram(spaces, spaces.taps[name], parameters))
+    widest = max((spaces.taps[tap].size for s in spaces.shrinkable for tap in s.taps), default=0)
+    count = 1 if widest > _WIDE else _GRAMS
+    grams = lru_cache(count)(lambda name: weight_gram(spaces, spaces.taps[name], parameters))
     profiles = {}
     for space in spaces.shrinkable:
         views = [
@@ -160,9 +163,16 @@ def _view(
         index.shape[1],
         lambda: statistics.halves[name].select(columns),
         lambda: statistics.output_variances.get(name) or None,
-        lambda: gram()[columns][:, columns],
+        lambda: _selected(gram(), columns),
         partial(patch_consumer, spaces, tap, units, statistics, parameters),
     )
+
+
+def _selected(matrix: Tensor, columns: Tensor) -> Tensor:
+    """Return rows and columns of a matrix; the matrix itself if these are all of them in order."""
+    if torch.equal(columns, torch.arange(len(matrix))):
+        return matrix
+    return matrix[columns][:, columns]
 
 
 def _trace(G: Tensor) -> float:
