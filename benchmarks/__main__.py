@@ -2,7 +2,7 @@
 
     python -m benchmarks NAME [--data DIR] [--weights DIR] [--device cuda] [--quick]
 
-NAME is one of the experiments below, or `all`. The benchmarks linalg, coverage, examples and
+NAME is one of the experiments below, or `all`. The benchmarks linalg, coverage, examples, scale and
 preserve and the command page have their own options (`python -m benchmarks linalg --help`). Results
 are written to benchmarks/results, and with --quick to build/quick. A run that was interrupted
 continues where it stopped.
@@ -34,6 +34,7 @@ COMMANDS = {
     "linalg": "benchmarks.linalg",
     "coverage": "benchmarks.coverage",
     "examples": "benchmarks.examples",
+    "scale": "benchmarks.scale",
     "preserve": "benchmarks.preserve.command",
     "page": "benchmarks.page",
 }

@@ -352,7 +352,7 @@ class Unread:
 BAD: dict[str, list[Any]] = {
     "flops": [0.0, 50, "half"],
     "seed": ["a", 1.5, True, 2**70, -1],
-    "memory": ["a", math.nan, math.inf, None, -1, 0],
+    "memory": ["a", math.nan, math.inf, -1, 0],
     "forward": [3],
     "round_to": [0, 1.5],
     "min_width": [0],

@@ -5,12 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks import coverage, linalg, networks
+from benchmarks import coverage, linalg, networks, scale
 from benchmarks.experiment import RESULTS
 from benchmarks.page import ROOT
 from benchmarks.preserve import command, tables
 from safetensors.torch import save_file
 from torch import nn
+
+import interpress
+from interpress.calibration.room import GIB, make_room
+from interpress.calibration.streamed import blocks_of
 
 
 def test_the_linalg_benchmark_writes_its_tables(tmp_path: Path) -> None:
@@ -106,3 +110,39 @@ def test_a_measurement_of_preserve_writes_its_table(measurement: str, small_cifa
     assert "tiny" in text
     assert report["rows"]
     assert all(row.get("flops", 0) <= 0.6 for row in report["rows"])
+
+
+def test_the_page_on_large_models_shows_the_calculated_needs() -> None:
+    assert scale.needs_table() in (ROOT / "docs" / "large-models.md").read_text(encoding="utf-8")
+
+
+def test_calculated_needs_are_those_that_a_run_announces() -> None:
+    shape, tokens = scale.SHAPES["tiny"], 32
+    model = scale.build("tiny", shape.layers, "cpu", "float32")
+    spaces = interpress.find_spaces(model, torch.zeros(2, tokens, dtype=torch.long))
+    room = make_room(spaces, blocks_of(spaces), 80, None)
+    needs = scale.needs(shape, 100, tokens, itemsize=4)
+    assert needs["statistics"] * GIB == room.statistics
+    assert needs["between"] * GIB == pytest.approx(room.between, rel=0.5)
+    assert needs["values"] * GIB == pytest.approx(room.values, rel=0.6)
+    assert needs["model"] * GIB == pytest.approx(spaces.program.weight_bytes, rel=0.1)
+
+
+def test_whole_shapes_are_calculated_from_fewer_layers() -> None:
+    row = {"shape": "70B", "step": "find", "sequences": 1, "tokens": 1, "memory_gib": 1.0}
+    rows = [row | {"layers": n, "seconds": 10.0 + n, "parameters": n} for n in (2, 4)]
+    (whole,) = scale._calculated(rows)
+    assert (whole["layers"], whole["seconds"], whole["parameters"]) == (80, 90, 80)
+    assert whole["calculated"]
+
+
+def test_the_scale_benchmark_measures_in_a_process_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "scale.json"
+    words = ["tiny", "--layers", "2", "--steps", "find", "--dtype", "float32", "--out", str(out)]
+    for _ in range(2):  # the second time nothing is measured
+        scale.main(words)
+    (row,) = json.loads(out.read_text())
+    assert row["spaces"] > 0
+    assert "| tiny | 2 |" in capsys.readouterr().out

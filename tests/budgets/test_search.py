@@ -91,7 +91,7 @@ def test_the_best_allocation_is_the_one_the_comparison_names(
         monkeypatch.setattr(
             module,
             "compare",
-            lambda study, plans, method: Comparison(best, dict.fromkeys(plans, 1.0)),
+            lambda study, plans, *_: Comparison(best, dict.fromkeys(plans, 1.0)),
         )
 
     for best in ("marginal", "constant"):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import interpress
 from interpress import ArgumentError, CaptureError, SurgeryError, find_spaces
-from interpress.surgery.projection_identity import _difference
+from interpress.surgery.projection_identity import difference
 
 
 def mlp() -> nn.Sequential:
@@ -56,8 +56,8 @@ def test_a_huge_constant_does_not_hide_an_error() -> None:
         masked = torch.cat([expected, torch.full((2, 1), constant).double()], 1)
         wrong = masked.clone()
         wrong[0, 2] += 1e-3
-        assert _difference([masked], [masked]) == 0
-        assert _difference([wrong], [masked]) > 1e-5
+        assert difference([masked], [masked]) == 0
+        assert difference([wrong], [masked]) > 1e-5
 
 
 class Large(Wrapped):

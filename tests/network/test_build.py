@@ -9,9 +9,11 @@ from tests.digits import Trained
 from torch import Tensor, nn
 
 import interpress
-from interpress import Analysis, FewExamplesWarning, Method, agreement, compress
+from interpress import Analysis, FewExamplesWarning, Method, agreement, analyze, compress
+from interpress.data.batches import batch_size
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.evaluation.tally import Tally
+from interpress.network.build import _refit_examples
 from interpress.network.loss import held_out_loss
 from interpress.selection.registry import SELECTIONS
 
@@ -174,6 +176,7 @@ def test_balancing_makes_no_difference_on_balanced_data(blob_classifier: Blobs) 
 
 
 def test_a_refit_with_little_memory_uses_few_examples(digits: Trained) -> None:
-    result = compress(digits.model, digits.calibration, flops=0.3, memory=1e-9)
-    assert result.network.refit is not None
-    assert result.network.refit.errors
+    study = analyze(digits.model, digits.calibration).study
+    much, little = (_refit_examples(study, Method(), memory) for memory in (1.0, 1e-9))
+    assert sum(map(batch_size, little.examples)) == 16
+    assert sum(map(batch_size, much.examples)) > 16

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from interpress import find_spaces
 from interpress.graph.capture import capture
-from interpress.refit.layer_pair import kept_outputs, stretches, uses_of_weights
+from interpress.refit.layer_pair import kept_outputs, pairs_of, stretches, uses_of_weights
 from interpress.surgery.cut import Cut
 
 
@@ -18,7 +18,7 @@ def mlp() -> nn.Sequential:
 
 def test_stretches_begin_where_they_should_and_lose_no_operator() -> None:
     full, small = (capture(mlp(), torch.randn(4, 6)) for _ in range(2))
-    parts = list(stretches(full, small, lambda node: "linear" in str(node.target)))
+    parts = list(stretches(pairs_of(full, small), lambda node: "linear" in str(node.target)))
     assert [len(part) for part in parts] == [2, 2, 1]
     pairs = [pair for part in parts for pair in part]
     assert [a for a, _ in pairs] == list(full.operators())

@@ -9,7 +9,7 @@ from torch import Tensor, fx, nn
 
 from interpress import find_spaces, shrink
 from interpress.graph.example import Example
-from interpress.refit.layer_pair import stretches
+from interpress.refit.layer_pair import pairs_of, stretches
 from interpress.refit.refit import actual_groups
 from interpress.refit.side_by_side import SideBySide
 from interpress.surgery.cut import Cut
@@ -38,7 +38,7 @@ def walk_of(kept: dict[str, Tensor], x: Tensor) -> tuple[SideBySide, list[fx.Nod
     small = replace(full, model=shrink(spaces, kept))
     walk = SideBySide(cut, full, small, [Example.of(x)], None, 0, before=actual_groups)
     refitted = []
-    for pairs in stretches(full, small, walk.begins_stretch):
+    for pairs in stretches(pairs_of(full, small), walk.begins_stretch):
         walk.run(pairs)
         refitted += [node for _, node in pairs if walk.begins_stretch(node)]
     return walk, refitted

@@ -136,7 +136,8 @@ class Halves:
 
         With `trace`, only the sum of their diagonal.
         """
-        fitted, held = self._with_prior(self.moments(half), prior, half), self.moments(1 - half)
+        fitted = self._add_prior(self.moments(half), prior, half)
+        held = self.moments(1 - half)
         dropped = _others(kept, len(held))
         T = _solution(fitted, kept, dropped)
         cross = held[kept][:, dropped]  # (k, d)
@@ -163,14 +164,13 @@ class Halves:
 
     def with_prior(self, prior: Prior, half: int | None = None) -> RFactor:
         """Return the factor of all rows, or of one half, with the prior added."""
-        gram = self.factor.G if half is None else self.moments(half) * self.rows[half]
-        gram = self._with_prior(gram, prior, half)
+        whole = self.factor.G.clone() if half is None else self.moments(half) * self.rows[half]
+        gram = self._add_prior(whole, prior, half)
         return RFactor(self.factor.rows, self.factor.floor, gram=gram)
 
-    def _with_prior(self, moments: Tensor, prior: Prior, half: int | None) -> Tensor:
-        """Return moments of one half or of all rows with the prior added in proportion."""
-        size = moments.diagonal().mean()
-        total = moments.clone()
+    def _add_prior(self, total: Tensor, prior: Prior, half: int | None) -> Tensor:
+        """Add the prior in proportion to moments of one half or of all rows, in place."""
+        size = total.diagonal().mean()
         if prior.local and self.local is not None:
             local = self.local.mean(0) if half is None else self.local[half]
             scale = size / local.diagonal().mean().clamp(min=1e-300)

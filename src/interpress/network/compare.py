@@ -139,12 +139,12 @@ def _agreements(
     half: int | None,
 ) -> dict[str, Agreement]:
     """Return the agreement of every plan's network, interpolated from all examples or one half."""
-    evaluator = _evaluator(study, half)
     if study.walk is not None:
+        evaluator = _evaluator(study, half)
         return agreements_by_block(study, plans, method, evaluator, half, bars, checkpoint)
-    networks = [_network(study, plan, method, half) for plan in plans.values()]
     with bars.task("comparing allocations", None):
-        return dict(zip(plans, evaluator.agreements(*networks), strict=True))
+        networks = [_network(study, plan, method, half) for plan in plans.values()]
+        return dict(zip(plans, _evaluator(study, half).agreements(*networks), strict=True))
 
 
 def _evaluator(study: Study, half: int | None) -> Evaluator:

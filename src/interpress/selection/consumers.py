@@ -48,7 +48,10 @@ def _outer(weight: Tensor, absorber: Absorber, size: int) -> Tensor:
         reads = (absorber.column >= 0) & (absorber.repeat == repeat)
         entries = torch.nonzero(reads).reshape(-1)
         columns, U = absorber.column[entries], rows[entries]
-        H[columns[:, None], columns] += U @ U.T
+        if torch.equal(columns, torch.arange(size)):  # without copies of a wide matrix
+            H.addmm_(U, U.T)
+        else:
+            H[columns[:, None], columns] += U @ U.T
     return H
 
 
@@ -90,8 +93,8 @@ def patch_consumer(
         W = W.to(G)
 
     def halves(half: int) -> tuple[Tensor, Tensor]:
-        fitted, judged = (moments.moments(centred=has_bias, half=h) for h in (half, 1 - half))
-        return fitted.to(W), judged.to(W)
+        fitted = moments.moments(centred=has_bias, half=half).to(W)
+        return fitted, moments.moments(centred=has_bias, half=1 - half).to(W)
 
     return Consumer(G.to(W), W.T, blocks, variance, halves if min(moments.rows) else None)
 

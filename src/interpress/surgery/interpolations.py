@@ -57,6 +57,8 @@ def _interpolation(factor: RFactor, kept_columns: Tensor, tap: Tap) -> Tensor:
     else:
         ordering = order_as_given(factor, _kept_first(kept_columns, tap).to(factor.device))
         T = ordering.at_rank(len(kept_columns)).T
+    if bool((tap.groups == tap.groups[0]).all()):
+        return T
     # columns of different groups are orthogonal in G, so this removes only rounding errors
     return T * (tap.groups[kept_columns][:, None] == tap.groups[None, :]).to(T)
 
