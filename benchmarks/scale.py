@@ -248,7 +248,7 @@ def needs(shape: Shape, sequences: int, tokens: int, itemsize: int = 2) -> dict[
     sizes = {
         "model": itemsize * (shape.layers * layer + 2 * output),
         "weights": 2 * itemsize * (3 * shape.hidden * shape.mlp + output),
-        "statistics": 10 * 8 * shape.mlp**2,
+        "statistics": 8 * 8 * shape.mlp**2,
         "values": min(at_once, fit) * per_example,
         "between": stream * (fit + max(5 * held, 2 * fit + 3 * held)),
     }

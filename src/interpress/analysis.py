@@ -25,7 +25,7 @@ from interpress.graph.model_state import untouched
 from interpress.method import Method, as_method
 from interpress.parallel.processes import Processes, check_same_widths
 from interpress.pipeline.options import Options
-from interpress.pipeline.steps import open_checkpoint, solve, state_problem
+from interpress.pipeline.steps import describe_in_config, open_checkpoint, solve, state_problem
 from interpress.progress import Display, display
 from interpress.result import Result
 from interpress.selection.orders import Orders, order_all
@@ -55,11 +55,12 @@ class Analysis:
         method: str | Method = "preserve",
         round_to: int = 1,
         min_width: int = 1,
+        same_widths: bool = False,
         progress: bool | None = None,
         **budget: float | None,
     ) -> Result:
         """Return a smaller network for one budget; options as for `interpress.compress`."""
-        limits = WidthLimits(round_to, min_width)
+        limits = WidthLimits(round_to, min_width, same_widths)
         return self.answer(self.options.asking(budget, method, limits, progress))
 
     def answer(self, options: Options) -> Result:
@@ -78,6 +79,7 @@ class Analysis:
             network = solve(self.study, orders, effects, options, bars, checkpoint)
             check_same_widths(processes.gathered(dict(network.plan.widths)))
             processes.share([*network.model.parameters(), *network.model.buffers()])
+            describe_in_config(self.study, network)
         warn_if_memorized(network.agreement)
         return Result(options, self.study, effects, network)
 

@@ -63,6 +63,7 @@ def compress(
     exclude: Sequence[str] = (),
     round_to: int = 1,
     min_width: int = 1,
+    same_widths: bool = False,
     forward: Forward | None = None,
     kind: str = AUTO,
     output: Output = None,
@@ -90,6 +91,9 @@ def compress(
         exclude: Names of layers to leave alone, or patterns such as `"layer4.*"`.
         round_to: Every width becomes a multiple of this.
         min_width: No layer becomes narrower than this.
+        same_widths: Give corresponding layers of all blocks the same width. A model of
+            transformers is then described by its config, and `result.save_pretrained` writes it;
+            what no config can say stays whole.
         forward: `forward(model, batch)` calls the model, if `model(batch)` does not.
         kind: What the output means, if its shape does not tell; see `interpress.agreement`.
         output: Which output decides, if the model returns several tensors: a key or a path such as
@@ -111,7 +115,9 @@ def compress(
         options = Options(
             exclude=as_patterns(exclude), forward=forward, kind=kind, output=output, mask=mask,
             memory=memory, device=as_device(device), checkpoint=as_folder(checkpoint), seed=seed,
-        ).asking(budget, method, WidthLimits(round_to, min_width), progress)  # fmt: skip
+        )  # fmt: skip
+        limits = WidthLimits(round_to, min_width, same_widths)
+        options = options.asking(budget, method, limits, progress)
         return _analyzed(model, data, options).answer(options)
 
 

@@ -15,6 +15,7 @@ from interpress.parallel.processes import Processes
 from interpress.pipeline.outcome import Outcome
 from interpress.report.figure import figure_of
 from interpress.report.page import html_tables, report_page
+from interpress.storage.pretrained_folder import save_pretrained
 from interpress.storage.result_folder import save_result
 
 
@@ -57,6 +58,18 @@ class Result(Outcome):
             return
         page = report_page(self, evaluation) if report else None
         save_result(self, folder, overwrite, page)
+
+    def save_pretrained(
+        self, folder: str | os.PathLike[str], *, tokenizer: Any = None, overwrite: bool = False
+    ) -> None:
+        """Write a folder that `from_pretrained` of transformers loads, without code of interpress.
+
+        The config must be able to say the widths, so compress with `same_widths=True`. The
+        tokenizer of the original is written too: the given one, or the one in the folder that the
+        model was loaded from. Of several processes, only the first writes.
+        """
+        if Processes().is_first:
+            save_pretrained(self, folder, tokenizer, overwrite)
 
     def report(
         self, path: str | os.PathLike[str], *, evaluation: Any = None, overwrite: bool = False

@@ -33,7 +33,7 @@ def spaces() -> Spaces:
 
 def test_the_parts_are_those_of_the_largest_block(spaces: Spaces) -> None:
     room = make_room(spaces, blocks_of(spaces), 64, None)
-    assert room.statistics == 10 * 8 * 96**2
+    assert room.statistics == 8 * 8 * 96**2
     assert room.weights == 0  # the model is where it computes
     assert room.rest is None
     assert room.on_device == room.statistics + room.values + room.between

@@ -231,7 +231,7 @@ def test_an_interrupt_leaves_nothing(shell: Shell, monkeypatch: pytest.MonkeyPat
     functions = (
         "interpress.data.calibration_set.take",
         "interpress.network.build.refit",
-        "interpress.storage.result_folder._move_into_place",
+        "interpress.files.folder.move_into_place",
     )
     for function in functions:
         with monkeypatch.context() as patched:

@@ -17,7 +17,6 @@ from interpress.data.inputs import (
     plain_batch,
     record_inputs,
     required_inputs,
-    without_cache,
 )
 from interpress.graph.example import Example
 
@@ -97,9 +96,9 @@ def test_forward_is_recorded_without_running_the_model() -> None:
 
 
 def test_a_language_model_is_asked_for_no_cache_unless_the_user_decides() -> None:
-    assert without_cache(Example((X,)), Cached()).kwargs == {"use_cache": False}
-    assert without_cache(Example((X,), {"use_cache": True}), Cached()).kwargs == {"use_cache": True}
-    assert not without_cache(Example((X,)), Named()).kwargs
+    assert Example((X,)).without_cache(Cached()).kwargs == {"use_cache": False}
+    assert Example((X,), {"use_cache": True}).without_cache(Cached()).kwargs == {"use_cache": True}
+    assert not Example((X,)).without_cache(Named()).kwargs
 
 
 def test_arrays_become_tensors_at_any_depth() -> None:

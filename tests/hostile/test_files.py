@@ -192,13 +192,13 @@ def test_a_huge_example_is_not_allocated() -> None:
 
 
 def _save_often(folder: str, weights: dict[str, Tensor]) -> None:
-    from interpress.storage.result_folder import _move_into_place
+    from interpress.files.folder import move_into_place
 
     for number in range(30):
         temporary = Path(folder).parent / f".{multiprocessing.current_process().pid}-{number}.tmp"
         temporary.mkdir()
         (temporary / PLAN).write_text("{}")
-        _move_into_place(temporary, Path(folder))
+        move_into_place(temporary, Path(folder))
 
 
 def test_processes_that_save_at_once_leave_one_whole_folder(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from interpress.allocation.problem import Problem, Widths
+from interpress.allocation.problem import Problem, Widths, spread
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,10 @@ def trade_off(problem: Problem, path: Iterator[Widths], points: int) -> list[Poi
 def point_at(problem: Problem, widths: Mapping[str, int]) -> Point:
     """Return the cost that remains at some widths, and the loss predicted there."""
     flops, params = (problem.spaces.cost.meter(kind) for kind in ("flops", "params"))
+    every = spread(widths, problem.members)
     return Point(
-        flops.total(widths) / flops.total({}),
-        params.total(widths) / params.total({}),
-        problem.loss(widths),
-        dict(widths),
+        flops.total(every) / flops.total({}),
+        params.total(every) / params.total({}),
+        problem.loss({name: width for name, width in widths.items() if name in problem.losses}),
+        every,
     )

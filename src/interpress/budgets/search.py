@@ -59,7 +59,7 @@ class Search:
         for name in self.problems:
             try:
                 widths = self._widths_within(name, fraction, resource)
-                plans[name] = Plan.at_widths(widths, self.problem.orders)
+                plans[name] = self.problems[name].plan(widths)
             except ArgumentError as error:
                 failures.append(error)
         if not plans:
@@ -98,7 +98,7 @@ class Search:
     def build(self, widths: Mapping[str, int], *, refit: bool | None = None) -> Network:
         """Build the network at these widths; `refit` overrides the method's."""
         method = self.method if refit is None else replace(self.method, refit=refit)
-        plan = Plan.at_widths(widths, self.problem.orders)
+        plan = self.problem.plan(widths)
         return build(
             self.study, plan, method, self.bars, memory=self.memory, checkpoint=self.checkpoint
         )

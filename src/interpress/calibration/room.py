@@ -17,7 +17,7 @@ from interpress.spaces.spaces import Spaces
 
 GIB = 2**30
 _MATRICES = 4  # Gram matrices per tap that are held: of all rows, of half of them, their moments
-_MATRICES_AT_WORK = 10  # the same while a tap is measured, ordered and interpolated
+_MATRICES_AT_WORK = 8  # the same while a tap is worked on; 7.5 were measured
 _FREE_SHARE = 0.5  # of the free memory of a device may be used, unless the user says how much
 _VALUES_SHARE = 0.2  # of the memory that the user allows is for the values of one batch
 _VALUES = 2 * GIB  # for these values, unless the user says; the result must not depend on luck

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,8 @@ from interpress.evaluation.evaluator import Evaluator
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.graph.example import Example
 from interpress.linalg.factor import RFactor
+from interpress.pretrained.config_groups import ConfigGroup
+from interpress.pretrained.width_groups import config_groups, groups_of_blocks
 from interpress.spaces.batching import captured_examples, examples_per_batch
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
@@ -53,6 +56,18 @@ class Study:
         """The dtype that weights are stored in."""
         dtypes = [p.dtype for p in self.original.parameters() if p.is_floating_point()]
         return dtypes[0] if dtypes else torch.float32
+
+    @cached_property
+    def config_groups(self) -> list[ConfigGroup] | None:
+        """The spaces that the model's config sizes together; None if it has no config."""
+        return config_groups(self.spaces)
+
+    @property
+    def width_groups(self) -> list[tuple[str, ...]]:
+        """The spaces that get the same width if the user asks for the same widths."""
+        if self.config_groups is None:
+            return groups_of_blocks(self.spaces)
+        return [group.members for group in self.config_groups]
 
     def sample_weights(self) -> Tensor:
         """Return (fit_examples,) how much every example counts in the refit."""

@@ -104,6 +104,7 @@ def compress(
             exclude=options.exclude or [],
             round_to=options.round_to,
             min_width=options.min_width,
+            same_widths=options.same_widths,
             seed=data.seed,
             memory=options.memory,
             device=options.compute_on,

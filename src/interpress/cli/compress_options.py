@@ -36,6 +36,14 @@ class CompressOptions:
     exclude: Exclude = None
     round_to: Annotated[int, _layers(help="Make widths multiples of this.")] = 1
     min_width: Annotated[int, _layers(help="Smallest width of a layer.")] = 1
+    same_widths: Annotated[
+        bool,
+        _layers(
+            "--same-widths",
+            metavar="",
+            help="Give corresponding layers of all blocks the same width.",
+        ),
+    ] = False
     memory: Annotated[
         float | None,
         _large(

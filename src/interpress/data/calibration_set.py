@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from interpress.checks import is_whole
 from interpress.data.batches import batch_size, can_merge, merge_batches, split_batch, take
-from interpress.data.inputs import Forward, as_example, record_inputs, without_cache
+from interpress.data.inputs import Forward, as_example, record_inputs
 from interpress.data.masks import Mask, check_mask, masks_of
 from interpress.data.sources import BATCH, count_examples, rereadable
 from interpress.errors import ArgumentError, DataError
@@ -170,7 +170,7 @@ class CalibrationSet:
         if self._forward is not None:
             example = record_inputs(self._model, self._forward, raw)
         else:
-            example = without_cache(as_example(raw, self._model, number), self._model)
+            example = as_example(raw, self._model, number).without_cache(self._model)
         masks = masks_of(raw, self._mask, batch_size(example), number)
         return replace(example.map(self._to_model), masks=masks, device=self._elsewhere)
 

@@ -63,13 +63,6 @@ def _accepted(batch: Mapping[str, Any], model: nn.Module, number: int) -> dict[s
     return inputs
 
 
-def without_cache(example: Example, model: nn.Module) -> Example:
-    """Keep a language model from returning its key-value cache, which is not compared."""
-    if "use_cache" in example.kwargs or "use_cache" not in _parameters(model):
-        return example
-    return Example(example.args, {**example.kwargs, "use_cache": False})
-
-
 class _InputsRecorded(Exception):
     """Raised inside the model's call, once its inputs are known."""
 

@@ -23,7 +23,7 @@ from interpress.surgery.attributes import (
     update_known_sizes,
     write_sizes,
 )
-from interpress.surgery.cut import Cut
+from interpress.surgery.cut import Cut, shrunk_shapes
 from interpress.surgery.size_attributes import find_candidates, observe_sizes
 from interpress.surgery.weights import copy_with
 
@@ -51,7 +51,7 @@ class FakeTrial:
         self.sizes = observe_sizes(spaces, {name: len(index) for name, index in cut.kept.items()})
         self.candidates = find_candidates(spaces, self.sizes, KNOWN_TYPES)
         named = dict(program.model.named_parameters()) | dict(program.model.named_buffers())
-        shapes = {name: tuple(t.shape) for name, t in named.items()} | _shrunk_shapes(cut)
+        shapes = {name: tuple(t.shape) for name, t in named.items()} | shrunk_shapes(cut)
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         with self._mode:
             fakes = {
@@ -104,20 +104,6 @@ def _without_fake_tensor_log() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-def _shrunk_shapes(cut: Cut) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that weights will have, without computing the weights."""
-    shapes = {}
-    for name, value in cut.spaces.trace.weights.items():
-        shape = list(value.shape)
-        for labelling in value.channels():
-            stays = cut.stays(labelling.labels)
-            dim = labelling.support[-1]
-            lines = stays.movedim(dim, -1).reshape(-1, stays.shape[dim])
-            shape[dim] = int(lines[0].sum())
-        shapes[name] = tuple(shape)
-    return shapes
 
 
 def _failure(problem: BaseException, model: nn.Module, progress: int) -> Failure:

@@ -10,6 +10,8 @@ from torch import nn
 
 from interpress.dryrun.settle import settle
 from interpress.graph.capture import capture
+from interpress.graph.example import Example
+from interpress.graph.model_state import unwrap
 from interpress.progress import stages
 from interpress.spaces.from_program import spaces_of
 from interpress.spaces.spaces import Spaces
@@ -27,7 +29,7 @@ def find_spaces(
     `print` the result for a table. The model is not changed.
     """
     with torch.inference_mode(False), stages("Finding channel spaces", 3, progress) as step:
-        program = capture(model, example)
+        program = capture(model, Example.of(example).without_cache(unwrap(model)))
         step("following channels")
         spaces = spaces_of(program, exclude)
         step("trying to shrink")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -71,6 +72,13 @@ class Example:
         """Return the mask that has the shape of an output's first dims; None if there is none."""
         fitting = (mask for mask in self.masks if mask.shape == output.shape[: mask.ndim])
         return next(fitting, None)
+
+    def without_cache(self, model: nn.Module) -> Example:
+        """Keep a language model from returning its key-value cache, which is not compared."""
+        parameters = inspect.signature(model.forward).parameters
+        if "use_cache" in self.kwargs or "use_cache" not in parameters:
+            return self
+        return replace(self, kwargs={**self.kwargs, "use_cache": False})
 
     def call(self, model: nn.Module) -> Any:
         """Return the model's output on these inputs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from interpress.allocation.effects import Effects
+from interpress.allocation.grouped import grouped
 from interpress.allocation.problem import Problem
 from interpress.allocation.registry import ALLOCATIONS
 from interpress.budgets.search import Search
@@ -32,10 +34,12 @@ from interpress.pipeline.identity import checkpoint_bytes, identity
 from interpress.pipeline.literal import literal_iterative_id
 from interpress.pipeline.options import Options
 from interpress.pipeline.warn import warn_about
+from interpress.pretrained.describe import config_values, update_config
 from interpress.progress import Display
 from interpress.selection.orders import Orders
 from interpress.selection.profile import is_measurable
 from interpress.spaces.spaces import Spaces
+from interpress.surgery.projection_identity import two_examples
 
 _AT_ONCE = 2**32  # bytes of statistics that are held at once; more are measured block by block
 _UNMEASURABLE = "its channels are read in unequal pieces, which calibration cannot measure"
@@ -164,6 +168,15 @@ def open_checkpoint(study: Study, options: Options, bars: Display) -> Checkpoint
     return checkpoint
 
 
+def describe_in_config(study: Study, network: Network) -> None:
+    """Let the config of the smaller network say its widths, if it can."""
+    if study.config_groups is None or not network.plan.kept:
+        return
+    with contextlib.suppress(ArgumentError):  # `save_pretrained` says why it cannot
+        values = config_values(study.spaces, study.config_groups, network.plan.widths)
+        update_config(network.model, values, two_examples(study.spaces.program))
+
+
 def state_problem(
     study: Study,
     orders: Orders,
@@ -180,7 +193,7 @@ def state_problem(
     allocation = allocation or options.method.candidates[0]
     if resource is None:
         resource = "flops" if options.budget is None else options.budget.rule.resource
-    return Problem(
+    problem = Problem(
         study.spaces,
         orders,
         ALLOCATIONS[allocation].losses(orders, effects),
@@ -188,6 +201,7 @@ def state_problem(
         {name: options.limits.widths(study.spaces[name]) for name in orders},
         options.method.step,
     )
+    return grouped(problem, study.width_groups) if options.limits.same_widths else problem
 
 
 def solve(

@@ -109,7 +109,8 @@ def _on_enough(study: Study, network: Network) -> Agreement:
 def _blamed(search: Search, network: Network) -> list[tuple[str, int, int]]:
     """Return the spaces with the largest predicted loss, and their widths before and after."""
     losses, widths = search.problem.losses, network.plan.widths
-    shrunk = sorted(network.plan.kept, key=lambda name: -float(losses[name][widths[name]]))
+    named = [name for name in network.plan.kept if name in losses]  # or the first of a group
+    shrunk = sorted(named, key=lambda name: -float(losses[name][widths[name]]))
     return [(name, search.study.spaces[name].size, widths[name]) for name in shrunk[:_BLAMED]]
 
 

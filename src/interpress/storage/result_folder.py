@@ -7,12 +7,9 @@ analysis: tensors and sizes are put into a copy of a freshly built original.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
-import shutil
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +20,7 @@ from torch import Tensor, nn
 
 from interpress._version import __version__
 from interpress.errors import StorageError
+from interpress.files.folder import replaced_folder
 from interpress.files.tensor_file import (
     FORMAT_VERSION,
     load_tensors,
@@ -47,23 +45,11 @@ def save_result(
     target = checked_target(folder, overwrite)
     text = json.dumps(_record(outcome), indent=1)
     tensors = dict(_tensors(outcome.model))
-    temporary = target.parent / f".{uuid.uuid4().hex}.tmp"
-    try:
-        temporary.mkdir(parents=True)
+    with replaced_folder(target) as temporary:
         (temporary / PLAN).write_text(text, encoding="utf-8")
         if page is not None:
             (temporary / PAGE).write_text(page, encoding="utf-8")
         save_tensors(temporary / WEIGHTS, _KIND, tensors, {"plan": _sha(text)})
-        _move_into_place(temporary, target)
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(
-            f"cannot write {target}: {error.strerror}; nothing was changed. Choose a place that is "
-            "writable and has room"
-        ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _record(outcome: Outcome) -> dict[str, Any]:
@@ -285,35 +271,6 @@ def _evidence(outcome: Outcome) -> dict[str, Any] | None:
     numbers["notes"] = list(outcome.notes)
     on = outcome.judged_on.removeprefix("on ")
     return {"on": on, **numbers, "flipped": len(agreement.flips)}
-
-
-def _move_into_place(temporary: Path, target: Path) -> None:
-    """Move a folder into place; an old one is deleted only once the new one is there.
-
-    Another process may do the same at the same time: the last one wins, and none leaves a trace.
-    """
-    moved_away: list[Path] = []
-    try:
-        while True:
-            try:
-                os.replace(temporary, target)
-                break
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-            old = target.parent / f".{uuid.uuid4().hex}.old"
-            try:
-                os.replace(target, old)
-                moved_away.append(old)
-            except FileNotFoundError:  # another process moved it away
-                continue
-    except BaseException:
-        if moved_away and not target.exists():
-            os.replace(moved_away.pop(), target)
-        raise
-    finally:
-        for old in moved_away:
-            shutil.rmtree(old, ignore_errors=True)
 
 
 def _sha(text: str) -> str:

@@ -122,6 +122,20 @@ class Cut:
                 )
 
 
+def shrunk_shapes(cut: Cut) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that weights will have, without computing the weights."""
+    shapes = {}
+    for name, value in cut.spaces.trace.weights.items():
+        shape = list(value.shape)
+        for labelling in value.channels():
+            stays = cut.stays(labelling.labels)
+            dim = labelling.support[-1]
+            lines = stays.movedim(dim, -1).reshape(-1, stays.shape[dim])
+            shape[dim] = int(lines[0].sum())
+        shapes[name] = tuple(shape)
+    return shapes
+
+
 class _ChangedWeights(Mapping[str, Tensor]):
     """All parameters and buffers that lose entries or absorb `T`."""
 

@@ -49,14 +49,14 @@ def error(search: Search, value: float) -> Network:
 
 def certified_widths(study: Study, problem: Problem, eps: float) -> Widths:
     """Return the smallest widths whose error is certified at every tap."""
-    widths = {name: _smallest(study, problem, name, eps) for name in problem.orders}
+    groups = {name: problem.members.get(name, (name,)) for name in problem.orders}
+    widths = {
+        name: max(_smallest(study, problem, member, name, eps) for member in group)
+        for name, group in groups.items()
+    }
     while True:  # spaces that share a tap can be too narrow together
-        kept = {
-            name: problem.orders[name].kept(width)
-            for name, width in widths.items()
-            if width < study.spaces[name].size
-        }
-        too_narrow = _uncertified(study, kept, eps)
+        uncertified = _uncertified(study, problem.plan(widths).kept, eps)
+        too_narrow = [name for name, group in groups.items() if uncertified & set(group)]
         if not too_narrow:
             return widths
         for name in too_narrow:
@@ -64,11 +64,12 @@ def certified_widths(study: Study, problem: Problem, eps: float) -> Widths:
             widths[name] = allowed[max(0, allowed.index(widths[name]) - 1)]
 
 
-def _smallest(study: Study, problem: Problem, name: str, eps: float) -> int:
+def _smallest(study: Study, problem: Problem, name: str, group: str, eps: float) -> int:
     """Bisect the allowed widths of one space; the error decreases with the width."""
-    views = problem.orders.profiles[name].views
-    orderings = [(view.ordering(problem.orders[name].units), view.per_unit) for view in views]
-    allowed = problem.allowed[name]  # widest first
+    orders = problem.every_order or problem.orders
+    views = orders.profiles[name].views
+    orderings = [(view.ordering(orders[name].units), view.per_unit) for view in views]
+    allowed = problem.allowed[group]  # widest first
     low, high = 0, len(allowed)  # allowed[low] is certified, allowed[high] is not
     while high - low > 1:
         middle = (low + high) // 2

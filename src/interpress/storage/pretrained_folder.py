@@ -1,0 +1,65 @@
+"""Write a smaller network as a folder that `from_pretrained` of transformers reads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from interpress.errors import ArgumentError, StorageError
+from interpress.files.folder import replaced_folder
+from interpress.files.tensor_file import target_path
+from interpress.pipeline.outcome import Outcome
+from interpress.pretrained.config_edits import shapes_from, shapes_of
+from interpress.pretrained.describe import config_values
+
+
+def save_pretrained(
+    outcome: Outcome, folder: str | os.PathLike[str], tokenizer: Any, overwrite: bool
+) -> None:
+    """Write config, weights, generation config and tokenizer; raise if no config fits."""
+    groups = outcome.study.config_groups
+    model: Any = outcome.model
+    if groups is None:
+        raise ArgumentError(
+            f"{type(model).__name__} is not a model of transformers; use result.save and "
+            "interpress.load"
+        )
+    config_values(outcome.spaces, groups, outcome.widths)  # raises, and says why
+    if shapes_from(model, model.config) != shapes_of(model):
+        raise ArgumentError(
+            f"{type(model.config).__name__} does not describe this network; use result.save and "
+            "interpress.load"
+        )
+    target = _checked(target_path(folder), overwrite)
+    with replaced_folder(target) as temporary:
+        model.save_pretrained(temporary)
+        tokenizer = _tokenizer_of(outcome.original) if tokenizer is None else tokenizer
+        if tokenizer is not None:
+            tokenizer.save_pretrained(temporary)
+
+
+def _checked(target: Path, overwrite: bool) -> Path:
+    if target.exists() and not target.is_dir():
+        raise StorageError(f"{target} is a file; give a folder")
+    if target.is_dir() and any(target.iterdir()):
+        if not (target / "config.json").is_file():
+            raise StorageError(f"{target} holds other files; choose an empty folder or a new path")
+        if not overwrite:
+            raise StorageError(f"{target} exists; pass overwrite=True to replace it")
+    return target
+
+
+def _tokenizer_of(model: Any) -> Any | None:
+    """Return the tokenizer, or the image processor, in the folder that a model came from."""
+    folder = getattr(model, "name_or_path", "")
+    if not folder or not Path(folder).is_dir():
+        return None
+    import transformers
+
+    for kind in ("AutoTokenizer", "AutoImageProcessor", "AutoFeatureExtractor"):
+        try:
+            return getattr(transformers, kind).from_pretrained(folder, local_files_only=True)
+        except Exception:  # the folder has none of this kind
+            continue
+    return None
