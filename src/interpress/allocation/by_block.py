@@ -18,7 +18,7 @@ from interpress.calibration.study import Study
 from interpress.data.batches import split_batch
 from interpress.files.checkpoint import Checkpoint, Part
 from interpress.graph.blocks import Block
-from interpress.graph.executor import Before, Executor
+from interpress.graph.executor import Before, Executor, Frame
 from interpress.graph.frame_record import Groups, restore, to_record
 from interpress.graph.passage import Passage
 from interpress.progress import Display
@@ -35,18 +35,41 @@ def order_and_measure(
     study: Study, selection: str, bars: Display, *, effects: bool, checkpoint: Checkpoint
 ) -> tuple[Orders, Effects | None]:
     """Return the orders of all spaces and, if asked for, their effects on the outputs."""
+    with Activations(study) as activations:
+        profiles = profiles_of(study.spaces, study.statistics, activations.at, study.seed)
+        title = f"measured-{selection}"
+        finished = checkpoint.load(title)
+        if finished is not None:
+            by_space = {name: _order_from(finished, name) for name in profiles}
+            distrust, found = finished.record["distrust"], finished.record["effects"]
+        else:
+            trials = _Trials(study) if effects else None
+            by_space, distrust = _walked(study, selection, bars, profiles, trials, checkpoint)
+            found = None if trials is None else trials.effects(list(profiles))
+            tensors, record = _order_record(study.spaces, by_space, distrust)
+            checkpoint.save(title, tensors, record | {"effects": found})
+    orders = Orders(selection, {name: by_space[name] for name in profiles}, profiles, distrust)
+    if found is None:
+        return orders, None
+    return orders, {name: [(w, d) for w, d in effect] for name, effect in found.items()}
+
+
+def _walked(
+    study: Study,
+    selection: str,
+    bars: Display,
+    profiles: Mapping[str, Profile],
+    trials: _Trials | None,
+    checkpoint: Checkpoint,
+) -> tuple[dict[str, ChannelOrder], dict[str, str | None]]:
+    """Walk over all blocks; return the orders, and why spaces are not trusted."""
     walk = study.require_walk()
     by_space: dict[str, ChannelOrder] = {}
     distrust: dict[str, str | None] = {}
-    trials = _Trials(study) if effects else None
-    with (
-        Activations(study) as activations,
-        bars.task("measuring", len(walk.blocks)) as advance,
-    ):
-        profiles = profiles_of(study.spaces, study.statistics, activations.at, study.seed)
+    with bars.task("measuring", len(walk.blocks)) as advance:
         for number, block in enumerate(walk.blocks):
             names = [name for name in walk.spaces_in(number) if name in profiles]
-            saved = checkpoint.load(f"measured-{number}")
+            saved = checkpoint.load(f"measured-{selection}-{number}")
             for name in names:
                 if saved is None:
                     by_space[name] = _ordered(profiles[name], selection)
@@ -60,13 +83,16 @@ def order_and_measure(
             if trials is not None:
                 if saved is not None:
                     trials.restore(names, saved)
-                trials.advance(block)
-            if saved is None and checkpoint.is_kept:
+                trials.advance(block, is_last=number == len(walk.blocks) - 1)
+            if saved is None and checkpoint.is_kept and number < len(walk.blocks) - 1:
                 found = {name: by_space[name] for name in names}
-                _save(checkpoint, number, study.spaces, found, distrust, trials)
+                tensors, record = _order_record(study.spaces, found, distrust)
+                if trials is not None:
+                    values, record["trials"] = to_record(_groups(trials.newest(names)))
+                    tensors |= values
+                checkpoint.save(f"measured-{selection}-{number}", tensors, record)
             advance(1, f"measuring: block {number + 1} of {len(walk.blocks)}")
-    orders = Orders(selection, {name: by_space[name] for name in profiles}, profiles, distrust)
-    return orders, None if trials is None else trials.effects(list(orders))
+    return by_space, distrust
 
 
 def _ordered(profile: Profile, selection: str) -> ChannelOrder:
@@ -95,6 +121,7 @@ class _Trials:
         self._original = Passage.begin(self._executor, self._examples, walk.rest)
         self._begun: dict[_Trial, Passage] = {}
         self._changed: dict[_Trial, Passage] = {}
+        self._distances: dict[_Trial, float] = {}
 
     def begin(self, name: str, order: ChannelOrder, block: Block) -> None:
         """Run a block with one space shrunk, for every width to try."""
@@ -105,13 +132,31 @@ class _Trials:
             passage.advance(block.nodes, partial(_hooks, before, shared))
             self._begun[name, width] = passage
 
-    def advance(self, block: Block) -> None:
-        """Run a block in the original, and in all networks that branched off before it."""
+    def advance(self, block: Block, *, is_last: bool) -> None:
+        """Run a block in the original, and in all networks that branched off before it.
+
+        After the last block, the outputs of one network are held at a time.
+        """
         with self._executor.holding(block.nodes):
-            for passage in (self._original, *self._changed.values()):
+            self._original.advance(block.nodes)
+            for trial, passage in self._changed.items():
                 passage.advance(block.nodes)
+                if is_last:
+                    self._compare(trial, passage)
+        if is_last:
+            for trial, passage in self._begun.items():
+                self._compare(trial, passage)
         self._changed |= self._begun
         self._begun = {}
+
+    def _compare(self, trial: _Trial, passage: Passage) -> None:
+        """Measure how far the outputs of a network are from the original's, and release them."""
+        batches = range(len(self._examples))
+        reference = [self._original.outputs(batch) for batch in batches]
+        outputs = [passage.outputs(batch) for batch in batches]
+        distance = self._study.meaning.distance(reference, outputs, self._examples)
+        self._distances[trial] = distance
+        passage.frames = [Frame() for _ in batches]
 
     def newest(self, names: Sequence[str]) -> dict[_Trial, Passage]:
         """Return the networks in which one of these spaces is smaller."""
@@ -129,24 +174,15 @@ class _Trials:
     def effects(self, names: Sequence[str]) -> Effects:
         """Return the distance of every network's outputs from the original's."""
         found: dict[str, list[tuple[int, float]]] = {name: [] for name in names}
-        batches = range(len(self._examples))
-        reference = [self._original.outputs(batch) for batch in batches]
-        for (name, width), passage in self._changed.items():
-            outputs = [passage.outputs(batch) for batch in batches]
-            distance = self._study.meaning.distance(reference, outputs, self._examples)
+        for (name, width), distance in self._distances.items():
             found[name].append((width, distance))
         return found
 
 
-def _save(
-    checkpoint: Checkpoint,
-    number: int,
-    spaces: Spaces,
-    orders: Mapping[str, ChannelOrder],
-    distrust: Mapping[str, str | None],
-    trials: _Trials | None,
-) -> None:
-    """Keep the orders of a block, and the values of the networks that branched off in it."""
+def _order_record(
+    spaces: Spaces, orders: Mapping[str, ChannelOrder], distrust: Mapping[str, str | None]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return orders as tensors and a record; `_order_from` reads them."""
     tensors: dict[str, Tensor] = {}
     record: dict[str, Any] = {"distrust": {name: distrust[name] for name in orders}, "errors": {}}
     for name, order in orders.items():
@@ -157,10 +193,7 @@ def _save(
             f"proxy/{name}": order.proxy,
             f"errors/{name}": order.errors,
         }
-    if trials is not None:
-        values, record["trials"] = to_record(_groups(trials.newest(list(orders))))
-        tensors |= values
-    checkpoint.save(f"measured-{number}", tensors, record)
+    return tensors, record
 
 
 def _hooks(before: Before, shared: Sequence[frozenset[fx.Node]], batch: int) -> dict[str, Any]:

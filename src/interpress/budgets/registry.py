@@ -39,6 +39,8 @@ class BudgetRule:
     """What the allocation saves: "flops" or "params"."""
     below_one: bool
     """Whether the number must be below 1, rather than at most 1."""
+    above_one: bool
+    """Whether the number must be at least 1 instead."""
     prepare: Prepare
 
 
@@ -52,12 +54,13 @@ def budget(
     example: float,
     resource: str = "flops",
     below_one: bool = False,
+    above_one: bool = False,
     prepare: Prepare = lambda method, named: method,
 ) -> Callable[[Solve], Solve]:
     """Return a decorator that registers a function as the budget of this name."""
 
     def add(solve: Solve) -> Solve:
-        rule = BudgetRule(meaning, example, solve, resource, below_one, prepare)
+        rule = BudgetRule(meaning, example, solve, resource, below_one, above_one, prepare)
         BUDGETS.register(name)(rule)
         return solve
 

@@ -113,11 +113,20 @@ class Search:
         example = next(iter(self.study.require_data().batches())).at_home(self.study.original)
         return latency_ratio(network.model, self.study.original, example)
 
-    def bisect(self, asked: str, trial: Trial, *, smaller_if_within: bool, remedy: str) -> Network:
+    def bisect(
+        self,
+        asked: str,
+        trial: Trial,
+        *,
+        smaller_if_within: bool,
+        remedy: str,
+        nearest: Callable[[list[float]], float] = max,
+    ) -> Network:
         """Return the last network within a budget, from a bisection over the FLOPs kept.
 
         If a network is within the budget, the search goes on with smaller networks, or with larger
-        ones if `smaller_if_within` is False.
+        ones if `smaller_if_within` is False. `nearest` picks what is nearest to the budget from
+        what was measured.
         """
         meter, smallest = self.problem.meter, self._smallest()
         low, high = meter.total(smallest) / meter.total({}), 1.0
@@ -137,9 +146,8 @@ class Search:
                     low = fraction
                 advance(1)
         if best is None:
-            nearest = max(measured) if smaller_if_within else min(measured)
             raise ArgumentError(
                 f"{asked} cannot be reached: the nearest of {_PROBES} smaller networks reached "
-                f"{nearest:.4g}; ask for less, exclude fewer layers, or {remedy}"
+                f"{nearest(measured):.4g}; ask for less, exclude fewer layers, or {remedy}"
             )
         return best

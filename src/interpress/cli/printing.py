@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -46,5 +47,6 @@ def agreement_record(agreement: Agreement) -> dict[str, Any]:
         "accuracy": agreement.accuracy,
         "output": agreement.output,
         "others": [output.record() for output in agreement.others],
+        "tokens": None if agreement.tokens is None else asdict(agreement.tokens),
         "flips": [flip.index for flip in agreement.flips],
     }

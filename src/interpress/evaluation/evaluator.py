@@ -29,7 +29,7 @@ class Judge:
         rule, deciding = self._meaning.rule, self._meaning.pick(reference)
         mask = self._meaning.mask(reference, example)
         for tally, tensors in zip(self._tallies, outputs, strict=True):
-            tally.add(reference, tensors, mask=mask)
+            tally.add(reference, tensors, mask=mask, tokens=self._meaning.tokens_of(example))
         confidence = rule.confidence(deciding)
         if confidence is not None:
             counted = rule.counted(deciding, mask)

@@ -15,6 +15,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from interpress.linalg.precision import exact_dtype
+
+_NUMBERS_AT_ONCE = 2**25  # of an output, compared in double precision: 256 MiB a copy
+
 
 class OutputKind:
     """How outputs of one kind are turned into decisions and compared.
@@ -54,7 +58,7 @@ class OutputKind:
             return output
         if self.class_dim is not None:
             counted = counted.unsqueeze(self.class_dim)
-        return torch.where(counted, output, torch.zeros_like(output))
+        return torch.where(counted.to(output.device), output, torch.zeros_like(output))
 
     def divergences(
         self, reference: Tensor, other: Tensor, counted: Tensor | None = None
@@ -63,8 +67,11 @@ class OutputKind:
 
         Examples where nothing counts are left out.
         """
-        difference = self._divergence(reference.double().cpu(), other.double().cpu())
-        return example_means(difference, counted)
+        parts = []
+        for start in range(0, len(reference), step := _at_once(reference)):
+            rows = slice(start, start + step)
+            parts.append(self._divergence(_exact(reference[rows]), _exact(other[rows])).cpu())
+        return example_means(torch.cat(parts), counted)
 
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
         return (a - b).square()
@@ -77,8 +84,7 @@ class OutputKind:
         """
         if mask is not None and self.counted(reference, mask) is not None:
             return relative_distance(self.rows(reference, mask), self.rows(other, mask))
-        a, b = self._centred(reference.double().cpu()), self._centred(other.double().cpu())
-        return relative_distance(a, b)
+        return relative_distance(self._centred(_exact(reference)), self._centred(_exact(other)))
 
     def _centred(self, output: Tensor) -> Tensor:
         return output
@@ -88,9 +94,9 @@ class OutputKind:
 
         `mask` has the shape of the first dims of the decisions.
         """
-        centred = self._centred(output.double().cpu())
+        centred = self._centred(_exact(output))
         last = centred if self.class_dim is None else centred.movedim(self.class_dim, -1)
-        return last[mask.cpu().bool()].reshape(int(mask.sum()), -1)
+        return last[mask.to(last.device).bool()].reshape(int(mask.sum()), -1)
 
     def confidence(self, output: Tensor) -> Tensor | None:
         """Return the probability of each decision, or None if there are no probabilities."""
@@ -143,7 +149,11 @@ class Classification(OutputKind):
 
     def confidence(self, output: Tensor) -> Tensor | None:
         """Return the probability of the class with the largest score."""
-        return self._log_probabilities(output.double().cpu()).exp().amax(self.dim)
+        parts = [
+            self._log_probabilities(_exact(rows)).exp().amax(self.dim).cpu()
+            for rows in output.split(_at_once(output))
+        ]
+        return torch.cat(parts)
 
     def probabilities(self, output: Tensor) -> Tensor | None:
         """Return (examples, classes) if there is one decision per example, else None."""
@@ -189,6 +199,16 @@ class Binary(Classification):
 
     def _log_probabilities(self, scores: Tensor) -> Tensor:
         return nn.functional.logsigmoid(torch.stack([-scores, scores], -1))
+
+
+def _exact(output: Tensor) -> Tensor:
+    """Return an output in the most precise type of its device."""
+    return output.to(exact_dtype(output.device))
+
+
+def _at_once(output: Tensor) -> int:
+    """Return how many examples are compared at once; the scores of a language model are many."""
+    return max(1, _NUMBERS_AT_ONCE // max(output[:1].numel(), 1))
 
 
 def relative_distance(reference: Tensor, other: Tensor) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -14,6 +14,7 @@ from interpress.errors import ArgumentError, DataError
 from interpress.evaluation.output_errors import OtherTally
 from interpress.evaluation.output_kinds import KINDS, OutputKind, relative_distance
 from interpress.evaluation.outputs import OutputLayout, flatten_output, listed, natural_order
+from interpress.evaluation.tokens import predicted_tokens
 from interpress.graph.example import Example
 from interpress.graph.model_state import evaluation
 
@@ -34,6 +35,12 @@ class OutputMeaning:
     layout: OutputLayout = field(default_factory=OutputLayout)
     function: Callable[[Any], Tensor] | None = None
     """The user's `output=`, if it is a function."""
+    tokens: int | None = None
+    """Which input tensor holds the tokens that a language model predicts, if it is one."""
+
+    def tokens_of(self, example: Example) -> Tensor | None:
+        """Return the tokens that the output predicts, one position ahead."""
+        return None if self.tokens is None else example.tensors()[self.tokens]
 
     @property
     def rule(self) -> OutputKind:
@@ -166,6 +173,8 @@ def find_meaning(
         output if callable(output) else None,
     )
     _check_shape(meaning, chosen)
+    if meaning.kind == "classification" and chosen.ndim == 3:
+        meaning = replace(meaning, tokens=predicted_tokens(model, example, meaning.pick))
     return meaning
 
 

@@ -18,6 +18,7 @@ from interpress.evaluation.output_errors import (
 )
 from interpress.evaluation.output_kinds import example_means
 from interpress.evaluation.output_meaning import OutputMeaning
+from interpress.evaluation.tokens import TokenScores, TokenTally
 
 _Z = 1.959963984540054  # quantile of the normal distribution for a 95 % interval
 _MOST_FLIPS = 10_000  # bounds the memory of a long comparison
@@ -82,6 +83,8 @@ class Agreement:
     networks return one bare tensor."""
     others: tuple[OtherOutput, ...] = ()
     """The other outputs, each with its error, ordered by name."""
+    tokens: TokenScores | None = None
+    """Perplexity and likeliest tokens, for models that predict the next token."""
 
     def __float__(self) -> float:
         return float("nan") if self.agreement is None else self.agreement
@@ -96,12 +99,14 @@ class Agreement:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which of several outputs decides, and the errors of the others, as sentences."""
+        """Perplexity, which of several outputs decides, and the others' errors, as sentences."""
+        scores = [] if self.tokens is None else [str(self.tokens)]
         if not self.others:
-            return ()
+            return tuple(scores)
         notes = [
+            *scores,
             f"Judged by the output {self.output!r}; choose another with output= (--output "
-            "on the command line)."
+            "on the command line).",
         ]
         errors = [f"{o.name} {o.error:.3g}" for o in self.others if o.error is not None]
         equal = [f"{o.name} {o.equal:.2%}" for o in self.others if o.equal is not None]
@@ -130,6 +135,7 @@ class Tally:
         self._by_label: dict[int, list[int]] = {}  # count, agreeing, first right, second right
         self._by_decision: dict[int, list[int]] = {}  # the same by the first network's decision
         self._flips: list[Flip] = []
+        self._tokens = TokenTally()
 
     def add(
         self,
@@ -137,17 +143,22 @@ class Tally:
         second: Tensor | Sequence[Tensor],
         labels: Tensor | None = None,
         mask: Tensor | None = None,
+        tokens: Tensor | None = None,
     ) -> None:
         """Add the outputs of both networks on one batch: all tensors, in flattening order.
 
         `mask` (examples, positions...) is True where a position counts. It applies to the outputs
-        whose first dims have its shape. An example where no position counts is left out.
+        whose first dims have its shape. An example where no position counts is left out. `tokens`
+        are the inputs of a language model.
         """
         all_first = [first] if isinstance(first, Tensor) else list(first)
         all_second = [second] if isinstance(second, Tensor) else list(second)
         self._add_deciding(
             self.meaning.pick(all_first), self.meaning.pick(all_second), labels, mask
         )
+        if tokens is not None:
+            deciding = self.meaning.pick(all_first), self.meaning.pick(all_second)
+            self._tokens.add(*deciding, tokens, mask)
         others = zip(self.meaning.others(all_first), self.meaning.others(all_second), strict=True)
         for (name, one), (_, other) in others:
             self._others.setdefault(name, OtherTally(name)).add(one, other, mask)
@@ -162,7 +173,7 @@ class Tally:
             )
         rule = self.meaning.rule
         counted = rule.counted(first, mask)
-        first, second = (rule.silenced(output.cpu(), counted) for output in (first, second))
+        first, second = (rule.silenced(output, counted) for output in (first, second))
         for which, output in (("first", first), ("second", second)):
             if output.is_floating_point() and bool(output.isnan().any()):
                 raise DataError(
@@ -173,7 +184,8 @@ class Tally:
             divergences = rule.divergences(first, second, counted)
             self._divergence += float(divergences.sum())
             self._distances += divergences.sqrt().tolist()
-            self._add_decisions(rule.decisions(first), rule.decisions(second), labels, counted)
+            decided = rule.decisions(first).cpu(), rule.decisions(second).cpu()
+            self._add_decisions(*decided, labels, counted)
         elif counted is None or mask is None:
             self._error.add(first, second)
         else:
@@ -211,6 +223,7 @@ class Tally:
             )  # fmt: skip
         labelled = bool(self._by_label)
         table = self._by_label or self._by_decision
+        scores = self._tokens.result()
         count = sum(row[0] for row in table.values())
         right = [sum(row[i] for row in table.values()) / max(count, 1) for i in (2, 3)]
         return Agreement(
@@ -222,12 +235,15 @@ class Tally:
             divergence=self._divergence / self.examples if rule.has_scores else None,
             output_error=None,
             accuracy=(right[0], right[1]) if labelled else None,
-            per_class=tuple(_class_row(label, table[label], labelled) for label in sorted(table)),
+            per_class=()  # tokens of a vocabulary are too many for a table
+            if scores is not None
+            else tuple(_class_row(label, table[label], labelled) for label in sorted(table)),
             flips=tuple(self._flips),
             distance=sum(self._distances) / self.examples if rule.has_scores else None,
             distances=tuple(self._distances) if rule.has_scores else (),
             output=self.meaning.name,
             others=others,
+            tokens=scores,
         )
 
 

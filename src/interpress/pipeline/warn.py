@@ -81,6 +81,14 @@ def _ruined(search: Search, network: Network) -> str | None:
 
 def ruin(agreement: Agreement) -> str | None:
     """Return in which way a network is ruined; None if it is not."""
+    if agreement.tokens is not None:
+        after, frequencies = agreement.tokens.perplexity[1], agreement.tokens.unigram
+        if after < frequencies:
+            return None
+        return (
+            f"its perplexity is {after:.4g}, and always predicting the frequencies of the tokens "
+            f"gives {frequencies:.4g}"
+        )
     if agreement.agreement is None:
         error = agreement.output_error
         if error is None or error < 1:

@@ -20,7 +20,7 @@ from interpress.graph.patterns import Epilogue, arguments_of, epilogue_of
 from interpress.graph.program import Program, captured_name, fixed_size
 from interpress.graph.rows import BatchRows
 from interpress.refit.layer_pair import LayerPair, Pairs, kept_outputs, uses_of_weights
-from interpress.refit.regression import Regression
+from interpress.refit.output_chunks import OutputChunks
 from interpress.surgery.cut import Cut
 
 _ROWS = 16384  # rows of a regression with few unknowns
@@ -259,10 +259,10 @@ class SideBySide:
         bias = self._small.weights.get(dense.bias or "")
         weights = [batch.weights for batch in rows if batch.weights is not None]
         offsets = [batch.offset for batch in rows]
-        regression = Regression(
+        regression = OutputChunks(
             [batch.X for batch in rows],
-            torch.cat([batch.target for batch in rows]),
-            offsets[0] if layer.summands is None else torch.cat(offsets),
+            [batch.target for batch in rows],
+            offsets[:1] if layer.summands is None else offsets,
             scale=None if norm is None else norm.scale,
             activation=layer.activation,
             shifts=bias is not None or norm is not None,

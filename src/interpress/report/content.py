@@ -94,6 +94,7 @@ def _agreement(measured: Agreement, where: str, notes: tuple[str, ...]) -> dict[
         "others": [output.record() for output in measured.others],
         "text": str(measured),
         "notes": notes,
+        "tokens": None if measured.tokens is None else asdict(measured.tokens),
         "classes": [asdict(row) for row in measured.per_class],
         "flipped": len(measured.flips),
     }

@@ -30,4 +30,5 @@ def latency(search: Search, value: float) -> Network:
         trial,
         smaller_if_within=False,
         remedy="calibrate in larger batches, if small ones are dominated by overhead",
+        nearest=min,
     )
