@@ -25,7 +25,13 @@ from interpress.graph.model_state import untouched
 from interpress.method import Method, as_method
 from interpress.parallel.processes import Processes, check_same_widths
 from interpress.pipeline.options import Options
-from interpress.pipeline.steps import describe_in_config, open_checkpoint, solve, state_problem
+from interpress.pipeline.steps import (
+    candidates_of,
+    describe_in_config,
+    open_checkpoint,
+    solve,
+    state_problem,
+)
 from interpress.progress import Display, display
 from interpress.result import Result
 from interpress.selection.orders import Orders, order_all
@@ -100,7 +106,7 @@ class Analysis:
         with display(progress) as bars, untouched(self.study.original):
             orders, effects = self._ordered(options, bars, Checkpoint())
         problem = state_problem(self.study, orders, effects, options, resource="flops")
-        path = ALLOCATIONS[options.method.candidates[0]].path(problem)
+        path = ALLOCATIONS[candidates_of(self.study, options)[0]].path(problem)
         return trade_off(problem, path, points)
 
     def _ordered(
@@ -108,7 +114,7 @@ class Analysis:
     ) -> tuple[Orders, Effects | None]:
         """Return orders and effects for the method, computed at most once per selection."""
         selection = options.method.selection
-        measures = any(ALLOCATIONS[name].measures for name in options.method.candidates)
+        measures = any(ALLOCATIONS[name].measures for name in candidates_of(self.study, options))
         has_effects = selection in self._effects
         if self.study.walk is not None:
             if selection not in self._orders or (measures and not has_effects):

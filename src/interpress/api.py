@@ -91,9 +91,8 @@ def compress(
         exclude: Names of layers to leave alone, or patterns such as `"layer4.*"`.
         round_to: Every width becomes a multiple of this.
         min_width: No layer becomes narrower than this.
-        same_widths: Give corresponding layers of all blocks the same width. A model of
-            transformers is then described by its config, and `result.save_pretrained` writes it;
-            what no config can say stays whole.
+        same_widths: Give corresponding layers of all blocks the same width, so that
+            `result.save_pretrained` can write a model of transformers.
         forward: `forward(model, batch)` calls the model, if `model(batch)` does not.
         kind: What the output means, if its shape does not tell; see `interpress.agreement`.
         output: Which output decides, if the model returns several tensors: a key or a path such as
@@ -101,13 +100,10 @@ def compress(
         mask: Which positions of an example count, such as tokens that are not padding: a key of the
             batch, or a function from a batch to a tensor (examples, positions). Without it, an
             `attention_mask` and labels of -100 in the batch say so.
-        memory: GiB that may be held at once, beyond the model and its result. A network whose
-            statistics need more is compressed block by block. Default: what the network needs; the
-            refit of a network that is compressed at once holds 1 GiB.
-        device: Where to compute, such as "cuda". The model stays where it is, on the CPU or on
-            several devices, and its weights are copied block by block.
-        checkpoint: A folder in which finished blocks are kept. A call that was ended goes on from
-            there, to the same bits.
+        memory: GiB that may be held beyond the model and its result. A network that needs more is
+            compressed block by block. Default: what it needs; its refit holds 1 GiB.
+        device: Where to compute, such as "cuda", if the model lives elsewhere and is to stay there.
+        checkpoint: A folder that keeps finished blocks, so that a call that was ended goes on.
         seed: Draws the held-out examples; the same seed gives the same result.
         progress: Whether to show progress bars; None shows them on a terminal.
     """

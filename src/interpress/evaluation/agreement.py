@@ -75,8 +75,7 @@ def agreement(
                 for network, example in zip(networks, examples, strict=True)
             ]
             counted = tally.meaning.mask(outputs[0], examples[0])
-            tokens = tally.meaning.tokens_of(examples[0])
-            tally.add(outputs[0], outputs[1], batch_labels, counted, tokens)
+            tally.add(*outputs, batch_labels, counted, tally.meaning.tokens_of(examples[0]))
             advance(size)
     if tally is None:
         raise DataError("there are no data to compare on; give some examples")

@@ -86,8 +86,11 @@ class OutputMeaning:
         """Return the mean over outputs of the squared difference relative to the spread.
 
         `first` and `second` hold all outputs per batch. Only floating-point outputs with one entry
-        per example are taken, besides the deciding one.
+        per example are taken, besides the deciding one. For a language model it is the mean KL
+        divergence of the predicted tokens, which many positions make reliable.
         """
+        if self.tokens is not None:
+            return self._divergence(first, second, examples)
         tallies: dict[str, OtherTally] = {}
         deciding = []
         for one, other, example in zip(first, second, examples, strict=True):
@@ -100,6 +103,20 @@ class OutputMeaning:
         distances = [self._deciding_distance(deciding)]
         distances += [tally.result().loss ** 2 for tally in tallies.values()]
         return sum(distances) / len(distances)
+
+    def _divergence(
+        self,
+        first: Sequence[Sequence[Tensor]],
+        second: Sequence[Sequence[Tensor]],
+        examples: Sequence[Example],
+    ) -> float:
+        """Return the mean KL divergence of the deciding output over all examples."""
+        parts = []
+        for one, other, example in zip(first, second, examples, strict=True):
+            a, b = self.pick(one), self.pick(other)
+            counted = self.rule.counted(a, self.mask(one, example))
+            parts.append(self.rule.divergences(a, b, counted))
+        return float(torch.cat(parts).mean())
 
     def _deciding_distance(self, batches: Sequence[tuple[Tensor, Tensor, Tensor | None]]) -> float:
         """Return the distance of the deciding output; several batches are joined row by row."""

@@ -28,7 +28,8 @@ ENOUGH_HELD_OUT = 32
 halves, and what is interpolated from one half is judged on the other."""
 CLEARLY_LESS = 0.75
 """Another allocation is preferred to the usual one if its loss is at most this fraction of it. The
-refit lowers these losses several times, and not equally, so small differences say little."""
+refit lowers these losses several times, and not equally, so small differences say little. In a
+language model the refit changes little, so there any significant difference counts."""
 _SIGNIFICANT = 2.0  # standard errors of the mean difference over examples
 _FEWEST_FOR_ERROR = 5  # examples: fewer give no standard error worth the name
 
@@ -90,16 +91,17 @@ def _compared(
     judge = partial(_agreements, study, distinct, method, bars, checkpoint)
     judged = _judge(study, distinct, judge) if len(distinct) > 1 else {}
     best = usual = next(iter(distinct))
+    share = CLEARLY_LESS if study.meaning.tokens is None else 1.0
     for name in judged:
-        is_clear = _is_clearly_less(judged[name], judged[usual])
+        is_clear = _is_clearly_less(judged[name], judged[usual], share)
         if is_clear and judged[name].loss < judged[best].loss:
             best = name
     return Comparison(best, {name: one.loss for name, one in judged.items()} or {best: 0.0})
 
 
-def _is_clearly_less(other: _Judged, usual: _Judged) -> bool:
-    """Return whether a loss is clearly below the usual one, and not by chance."""
-    if not other.loss <= CLEARLY_LESS * usual.loss:
+def _is_clearly_less(other: _Judged, usual: _Judged, share: float = CLEARLY_LESS) -> bool:
+    """Return whether a loss is at most this share of the usual one, and not by chance."""
+    if not other.loss <= share * usual.loss:
         return False
     differences = torch.tensor(usual.examples, dtype=torch.float64) - torch.tensor(
         other.examples, dtype=torch.float64

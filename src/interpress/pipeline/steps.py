@@ -168,6 +168,11 @@ def open_checkpoint(study: Study, options: Options, bars: Display) -> Checkpoint
     return checkpoint
 
 
+def candidates_of(study: Study, options: Options) -> tuple[str, ...]:
+    """Return the allocations to compare for this network; the first is the usual one."""
+    return options.method.candidates(tokens=study.meaning.tokens is not None)
+
+
 def describe_in_config(study: Study, network: Network) -> None:
     """Let the config of the smaller network say its widths, if it can."""
     if study.config_groups is None or not network.plan.kept:
@@ -190,7 +195,7 @@ def state_problem(
 
     `resource` overrides what the budget saves.
     """
-    allocation = allocation or options.method.candidates[0]
+    allocation = allocation or candidates_of(study, options)[0]
     if resource is None:
         resource = "flops" if options.budget is None else options.budget.rule.resource
     problem = Problem(
@@ -215,7 +220,7 @@ def solve(
     """Return the network that meets the budget."""
     assert options.budget is not None
     problems: dict[str, Problem] = {}
-    for name in options.method.candidates:
+    for name in candidates_of(study, options):
         losses = ALLOCATIONS[name].losses
         same = [problems[other] for other in problems if ALLOCATIONS[other].losses is losses]
         problems[name] = (

@@ -82,8 +82,8 @@ def _ruined(search: Search, network: Network) -> str | None:
 def ruin(agreement: Agreement) -> str | None:
     """Return in which way a network is ruined; None if it is not."""
     if agreement.tokens is not None:
-        after, frequencies = agreement.tokens.perplexity[1], agreement.tokens.unigram
-        if after < frequencies:
+        (before, after), frequencies = agreement.tokens.perplexity, agreement.tokens.unigram
+        if after < frequencies or before >= frequencies:  # or the original is of no use either
             return None
         return (
             f"its perplexity is {after:.4g}, and always predicting the frequencies of the tokens "

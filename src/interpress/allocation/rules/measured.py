@@ -33,7 +33,9 @@ def measured(problem: Problem) -> Iterator[Widths]:
     return marginal(problem)
 
 
-def effect_factor(order: ChannelOrder, effect: list[tuple[int, float]]) -> float:
+def effect_factor(
+    order: ChannelOrder, effect: list[tuple[int, float]], trust: float = _TRUST
+) -> float:
     """Return the ratio of measured effect to predicted error, shrunk towards 1 on a log scale."""
     ratios = [
         math.log(distance / error)
@@ -42,4 +44,4 @@ def effect_factor(order: ChannelOrder, effect: list[tuple[int, float]]) -> float
         )
         if distance > 0 and error > 0 and math.isfinite(distance)
     ]
-    return math.exp(_TRUST * sum(ratios) / len(ratios)) if ratios else 1.0
+    return math.exp(trust * sum(ratios) / len(ratios)) if ratios else 1.0

@@ -1,0 +1,80 @@
+"""A folder that `from_pretrained` loads: same weights, same logits, same tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.pretrained.models import MODELS, build, inputs
+from torch import nn
+
+import interpress
+from interpress import ArgumentError, Method, Result, StorageError
+
+QUICK = Method(allocation="marginal", refit=False)
+pytestmark = pytest.mark.filterwarnings("ignore::interpress.FewExamplesWarning")
+
+
+def compressed(name: str, **options: Any) -> Result:
+    data = [inputs(name, 120)]
+    options = {"flops": 0.8, "same_widths": True, "method": QUICK, "progress": False, **options}
+    return interpress.compress(build(name), data, **options)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_round_trip_gives_the_same_network(name: str, tmp_path: Path) -> None:
+    result, folder = compressed(name), tmp_path / "smaller"
+    result.save_pretrained(folder)
+    loaded: Any = type(result.model).from_pretrained(folder).eval()  # type: ignore[attr-defined]
+    state = loaded.state_dict()
+    for key, tensor in result.model.state_dict().items():
+        assert torch.equal(tensor, state[key]), key
+    x = inputs(name, 3)
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(**x).logits, result.model(**x).logits)
+    if name not in ("vit", "bert"):
+        start = {"input_ids": x["input_ids"], "max_new_tokens": 6, "do_sample": False}
+        assert torch.equal(loaded.generate(**start), result.model.generate(**start))  # type: ignore[operator]
+    assert result.flops <= 0.8
+
+
+def test_widths_that_differ_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    result = compressed("llama", same_widths=False, method=Method(refit=False))
+    mlps = {result.widths[f"model.layers.{number}.mlp.gate_proj"] for number in (0, 1)}
+    assert len(mlps) == 2
+    with pytest.raises(ArgumentError, match=r"widths from .* same_widths=True, or .*result\.save"):
+        result.save_pretrained(tmp_path / "smaller")
+    assert not list(tmp_path.iterdir())
+    assert result.model.config.intermediate_size == 80  # type: ignore[union-attr]
+
+
+def test_other_models_are_refused(tmp_path: Path) -> None:
+    data = torch.randn(40, 6)
+    model = nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Linear(20, 3))
+    result = interpress.compress(model, data, flops=0.7, method=QUICK, progress=False)
+    with pytest.raises(ArgumentError, match=r"Sequential is not a model of transformers"):
+        result.save_pretrained(tmp_path / "smaller")
+
+
+class Tokenizer:
+    def save_pretrained(self, folder: Path) -> None:
+        (Path(folder) / "tokenizer.json").write_text("{}")
+
+
+def test_the_folder_is_replaced_only_if_asked_and_has_the_tokenizer(tmp_path: Path) -> None:
+    result, folder = compressed("bert"), tmp_path / "smaller"
+    result.save_pretrained(folder, tokenizer=Tokenizer())
+    assert (folder / "tokenizer.json").is_file()
+    with pytest.raises(StorageError, match="pass overwrite=True"):
+        result.save_pretrained(folder)
+    result.save_pretrained(folder, overwrite=True)
+    assert not (folder / "tokenizer.json").exists()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("")
+    with pytest.raises(StorageError, match="holds other files"):
+        result.save_pretrained(tmp_path / "other", overwrite=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="is a file"):
+        result.save_pretrained(tmp_path / "file")
