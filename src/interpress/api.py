@@ -14,6 +14,7 @@ from interpress.allocation.problem import WidthLimits
 from interpress.analysis import Analysis
 from interpress.data.inputs import Forward
 from interpress.data.masks import Mask
+from interpress.data.texts import tokenized
 from interpress.evaluation.output_meaning import AUTO, Output
 from interpress.graph.dispatched import without_dispatch
 from interpress.graph.model_state import untouched, unwrap
@@ -34,6 +35,7 @@ def analyze(
     kind: str = AUTO,
     output: Output = None,
     mask: Mask | None = None,
+    tokenizer: Any = None,
     patches: bool = True,
     memory: float | None = None,
     device: str | torch.device | None = None,
@@ -42,8 +44,8 @@ def analyze(
 ) -> Analysis:
     """Run a model over unlabelled data once; the result answers any number of budgets.
 
-    `data`, `exclude`, `forward`, `kind`, `output`, `mask`, `memory`, `device` and `seed` as for
-    `compress`.
+    `data`, `exclude`, `forward`, `kind`, `output`, `mask`, `tokenizer`, `memory`, `device` and
+    `seed` as for `compress`.
     `patches=False` skips what only the selection "patches" needs, which is most of the cost.
     """
     with Processes().together():
@@ -52,7 +54,7 @@ def analyze(
             patches=patches, memory=memory, device=as_device(device), seed=seed,
             progress=progress,
         )  # fmt: skip
-        return _analyzed(model, data, options)
+        return _analyzed(model, _tokens(data, tokenizer), options)
 
 
 def compress(
@@ -68,6 +70,7 @@ def compress(
     kind: str = AUTO,
     output: Output = None,
     mask: Mask | None = None,
+    tokenizer: Any = None,
     memory: float | None = None,
     device: str | torch.device | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -91,17 +94,17 @@ def compress(
         exclude: Names of layers to leave alone, or patterns such as `"layer4.*"`.
         round_to: Every width becomes a multiple of this.
         min_width: No layer becomes narrower than this.
-        same_widths: Give corresponding layers of all blocks the same width, so that
-            `result.save_pretrained` can write a model of transformers.
+        same_widths: Give corresponding layers the same width, as `result.save_pretrained` needs.
         forward: `forward(model, batch)` calls the model, if `model(batch)` does not.
         kind: What the output means, if its shape does not tell; see `interpress.agreement`.
-        output: Which output decides, if the model returns several tensors: a key or a path such as
-            "heads.box", an index, or a function from the whole output to a tensor.
+        output: Which of several outputs decides: a key or a path such as "heads.box", an index, or
+            a function from the whole output to a tensor.
         mask: Which positions of an example count, such as tokens that are not padding: a key of the
             batch, or a function from a batch to a tensor (examples, positions). Without it, an
             `attention_mask` and labels of -100 in the batch say so.
-        memory: GiB that may be held beyond the model and its result. A network that needs more is
-            compressed block by block. Default: what it needs; its refit holds 1 GiB.
+        tokenizer: The tokenizer of a language model, if the data are a list of texts.
+        memory: GiB to hold beyond the model and its result; a network that needs more goes block
+            by block. Default: what it needs.
         device: Where to compute, such as "cuda", if the model lives elsewhere and is to stay there.
         checkpoint: A folder that keeps finished blocks, so that a call that was ended goes on.
         seed: Draws the held-out examples; the same seed gives the same result.
@@ -114,7 +117,11 @@ def compress(
         )  # fmt: skip
         limits = WidthLimits(round_to, min_width, same_widths)
         options = options.asking(budget, method, limits, progress)
-        return _analyzed(model, data, options).answer(options)
+        return _analyzed(model, _tokens(data, tokenizer), options).answer(options)
+
+
+def _tokens(data: Any, tokenizer: Any) -> Any:
+    return data if tokenizer is None else tokenized(data, tokenizer)
 
 
 def _analyzed(model: nn.Module, data: Any, options: Options) -> Analysis:

@@ -78,3 +78,24 @@ def test_the_folder_is_replaced_only_if_asked_and_has_the_tokenizer(tmp_path: Pa
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="is a file"):
         result.save_pretrained(tmp_path / "file")
+
+
+def test_a_result_is_loaded_into_a_config_or_a_folder_of_the_original(tmp_path: Path) -> None:
+    model: Any = build("llama")
+    model.save_pretrained(tmp_path / "original")
+    result = interpress.compress(
+        model, [inputs("llama", 60)], flops=0.8, method=QUICK, progress=False
+    )
+    result.save(tmp_path / "result")
+    config = type(model).from_pretrained(tmp_path / "original").config
+    for original in (config, tmp_path / "original", str(tmp_path / "original")):
+        loaded = interpress.load(tmp_path / "result", original)
+        for one, other in zip(loaded.parameters(), result.model.parameters(), strict=True):
+            assert torch.equal(one, other)
+    with pytest.raises(StorageError, match="has no config that transformers reads"):
+        interpress.load(tmp_path / "result", tmp_path / "result")
+    with pytest.raises(ArgumentError, match="the original is a int"):
+        interpress.load(tmp_path / "result", 3)
+    config.architectures = None
+    with pytest.raises(ArgumentError, match="does not say which class"):
+        interpress.load(tmp_path / "result", config)

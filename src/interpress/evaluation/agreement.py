@@ -75,8 +75,13 @@ def agreement(
                 for network, example in zip(networks, examples, strict=True)
             ]
             counted = tally.meaning.mask(outputs[0], examples[0])
-            tally.add(*outputs, batch_labels, counted, tally.meaning.tokens_of(examples[0]))
+            tokens = tally.meaning.tokens_of(examples[0])
+            tally.add(outputs[0], outputs[1], batch_labels, counted, tokens)
             advance(size)
+    return _result(tally, all_labels)
+
+
+def _result(tally: Tally | None, all_labels: Tensor | None) -> Agreement:
     if tally is None:
         raise DataError("there are no data to compare on; give some examples")
     if all_labels is not None and len(all_labels) > tally.seen:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from interpress.errors import ArgumentError, StorageError
 from interpress.files.folder import replaced_folder
@@ -33,10 +36,28 @@ def save_pretrained(
         )
     target = _checked(target_path(folder), overwrite)
     with replaced_folder(target) as temporary:
-        model.save_pretrained(temporary)
+        _plain(model).save_pretrained(temporary)
         tokenizer = _tokenizer_of(outcome.original) if tokenizer is None else tokenizer
         if tokenizer is not None:
             tokenizer.save_pretrained(temporary)
+
+
+def _plain(model: Any) -> Any:
+    """Return the same network without the marks of the format that its weights were read from.
+
+    A model that was read from a GGUF file has ordinary weights, but transformers does not write it.
+    """
+    if getattr(model, "hf_quantizer", None) is None:
+        return model
+    config = copy.deepcopy(model.config)
+    vars(config).pop("quantization_config", None)
+    with torch.device("meta"):
+        plain = type(model)(config)
+    plain.load_state_dict(model.state_dict(), assign=True)
+    plain.tie_weights()
+    if getattr(model, "generation_config", None) is not None:
+        plain.generation_config = model.generation_config
+    return plain
 
 
 def _checked(target: Path, overwrite: bool) -> Path:

@@ -30,6 +30,7 @@ from interpress.files.tensor_file import (
 )
 from interpress.graph.model_state import unwrap
 from interpress.pipeline.outcome import Outcome
+from interpress.pretrained.build import built_from
 from interpress.storage.example_description import describe
 from interpress.storage.fingerprint import fingerprint, matches
 from interpress.surgery.weights import copy_with
@@ -93,15 +94,16 @@ def checked_target(
     return target
 
 
-def load(folder: str | os.PathLike[str], model: nn.Module) -> nn.Module:
+def load(folder: str | os.PathLike[str], model: Any) -> nn.Module:
     """Turn a freshly built *original* architecture into the compressed network that was saved.
 
-    The model's shapes must be the original's; its weights do not matter. The model is left as it
-    was. Nothing is executed from the files.
+    `model` is the original, or of a model of transformers its config or the folder it is in. Its
+    shapes must be the original's; its weights do not matter. It is left as it was. Nothing is
+    executed from the files.
     """
     source = source_path(folder)
     record, tensors = _read(source)
-    network = unwrap(model)
+    network = unwrap(model if isinstance(model, nn.Module) else built_from(model))
     try:
         _check_architecture(source, record["original"], _architecture(network))
         _check_tensors(source, tensors, dict(_tensors(network)))
