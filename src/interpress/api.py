@@ -111,10 +111,9 @@ def compress(
         progress: Whether to show progress bars; None shows them on a terminal.
     """
     with Processes().together():
-        options = Options(
-            exclude=as_patterns(exclude), forward=forward, kind=kind, output=output, mask=mask,
-            memory=memory, device=as_device(device), checkpoint=as_folder(checkpoint), seed=seed,
-        )  # fmt: skip
+        options = Options(exclude=as_patterns(exclude), forward=forward, kind=kind, output=output,
+            mask=mask, memory=memory, device=as_device(device), checkpoint=as_folder(checkpoint),
+            seed=seed)  # fmt: skip
         limits = WidthLimits(round_to, min_width, same_widths)
         options = options.asking(budget, method, limits, progress)
         return _analyzed(model, _tokens(data, tokenizer), options).answer(options)
