@@ -71,6 +71,18 @@ def test_a_model_on_several_devices_is_captured_without_its_values() -> None:
     assert common_device(model.parameters()) is None
 
 
+def test_writes_reach_the_memory_that_they_should() -> None:
+    buffer, ones = torch.zeros(4), torch.ones(4)
+    with OnDevice(META):
+        buffer[1:2].fill_(3.0)  # through a view, on the CPU alone
+        buffer.add_(ones)
+        made = torch.zeros(2)
+        shape_only = buffer + made.new_ones(4)
+    assert buffer.tolist() == [1, 4, 1, 1]
+    assert made.device == META  # what is created without operands
+    assert shape_only.device == META  # operands on two devices
+
+
 def test_arguments_are_placed() -> None:
     moved = placed({"x": [torch.ones(2)], "device": CPU, "n": 3}, META)
     assert moved["x"][0].device == META

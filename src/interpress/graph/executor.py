@@ -253,7 +253,10 @@ class Executor:
                 arg.clone() if isinstance(arg, Tensor) and operand in protected else arg
                 for arg, operand in zip(args, node.args, strict=True)
             )
-        value = frame.values[node] = _call(node, args, kwargs, self.kernels.get(node))
+        value = _call(node, args, kwargs, self.kernels.get(node))
+        if self.device is not None:  # also what an operator created elsewhere
+            value = placed(value, self.device)
+        frame.values[node] = value
         return value
 
     def _release(self, frame: Frame, node: fx.Node) -> None:

@@ -1,8 +1,8 @@
 """Run a model's own code on a device on which its weights do not live.
 
-Every operator gets its operands on that device. A weight is copied there when an operator reads it,
-and the copy is released afterwards, so the device never holds more than a few weights at a time.
-The model itself is not changed.
+An operator whose operands are on several devices gets all of them on that device. So a weight is
+copied there when an operator reads it together with an input, and the copy is released afterwards:
+the device never holds more than a few weights at a time. The model itself is not changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class OnDevice(TorchDispatchMode):
-    """Runs every operator on one device, wherever its operands are."""
+    """Runs operators on one device if their operands are on several.
+
+    An operator whose operands are together runs where they are, so that views and writes reach the
+    memory that they should.
+    """
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
@@ -26,8 +30,26 @@ class OnDevice(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        args, kwargs = placed((args, dict(kwargs or {})), self._device)
-        return func(*args, **kwargs)
+        arguments = args, dict(kwargs or {})
+        tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, Tensor)]
+        if len({tensor.device for tensor in tensors}) > 1:
+            written = _written(func, *arguments)
+            arguments = placed(arguments, self._device if written is None else written.device)
+        elif not tensors:  # an operator that creates a tensor
+            arguments = placed(arguments, self._device)
+        return func(*arguments[0], **arguments[1])
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """Return the operand that an operator writes into, if it does."""
+    names = [argument.name for argument in func._schema.arguments]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    for argument in func._schema.arguments:
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        if is_written and isinstance(given.get(argument.name), Tensor):
+            operand: Tensor = given[argument.name]
+            return operand
+    return None
 
 
 def placed(arguments: Any, device: torch.device) -> Any:
