@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from interpress import SurgeryError, find_spaces
 from interpress.dryrun.inputs import random_interpolations
 from interpress.graph import snapshot
+from interpress.graph.capture import capture
+from interpress.spaces.from_program import spaces_of
 from interpress.spaces.spaces import Spaces
 from interpress.surgery import cut as cut_module
 from interpress.surgery import projection_identity
@@ -151,3 +153,32 @@ def test_random_numbers_in_the_model() -> None:
     spaces = find_spaces(model, x)
     assert shrinkable_names(spaces) == {"encode", "decode"}
     assert torch.equal(state, torch.get_rng_state())
+
+
+class Amplifies(nn.Module):
+    """Casts in every layer, and amplifies the rounding of its casts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 16), nn.Linear(16, 3)
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(24))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        for layer in self.layers:
+            h = torch.sin(4 * layer(h.to(torch.float32).to(x.dtype)))
+        return self.last(h)
+
+
+def test_the_rounding_of_casts_is_allowed_for_and_no_more() -> None:
+    torch.manual_seed(0)
+    spaces = spaces_of(capture(Amplifies(), torch.randn(4, 6)))
+    name = spaces.shrinkable[0].name
+    cut = Cut(spaces, {name: torch.arange(0, spaces[name].size, 2)})
+    small = shrunk_copy(cut)
+    proof = prove(spaces, cut, small)
+    assert 1e-4 < proof.difference <= proof.tolerance <= 1e-2
+    bias = small.get_parameter("last.bias")
+    with torch.no_grad():
+        bias.add_(0.05)
+    assert not prove(spaces, cut, small)

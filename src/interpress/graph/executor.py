@@ -80,10 +80,13 @@ class Executor:
         weights: Mapping[str, Tensor] | None = None,
         dtype: torch.dtype | None = None,
         kernels: Mapping[fx.Node, Kernel] | None = None,
+        rounds: bool = False,
     ) -> None:
+        """Prepare to run; `rounds` rounds values in `dtype` where the model casts to another."""
         self.program = program
         self.weights = dict(program.parameters() if weights is None else weights)
         self._dtype, self.device = dtype, program.example.device
+        self._rounds = rounds
         self.kernels = {} if kernels is None else kernels
         self._inputs: list[fx.Node] = []
         self._constants = _CastWhenRead(self._cast)
@@ -254,6 +257,13 @@ class Executor:
                 for arg, operand in zip(args, node.args, strict=True)
             )
         value = _call(node, args, kwargs, self.kernels.get(node))
+        if self._rounds and isinstance(value, Tensor):
+            casts = [
+                leaf
+                for leaf in pytree.tree_leaves((node.args, node.kwargs))
+                if is_float_dtype(leaf)
+            ]
+            value = value.to(casts[0]).to(value.dtype) if casts else value
         if self.device is not None:  # also what an operator created elsewhere
             value = placed(value, self.device)
         frame.values[node] = value

@@ -33,6 +33,7 @@ from interpress.surgery.projection_identity import (
     own_tolerance,
     projecting,
     tolerance,
+    tolerance_of_casts,
     two_examples,
 )
 
@@ -119,9 +120,21 @@ class ProofByBlock:
             allowed = own_tolerance(self._spaces, outputs)
         else:
             allowed = tolerance(self._spaces, self._dtype)
+            if self._spaces.program.casts and difference(outputs, expected) > allowed:
+                allowed = tolerance_of_casts(self._rounding(), allowed)
         proof = checked(Proof(difference(outputs, expected), allowed))
         self._check_code(smaller)
         return proof
+
+    def _rounding(self) -> float:
+        """Return how much the casts of the smaller network change its outputs by rounding."""
+        outputs = []
+        for rounds in (True, False):
+            executor = Executor(self._small_program, dtype=self._dtype, rounds=rounds)
+            with default_dtype.set_to(self._dtype or torch.float32), fixed_seed():
+                found = executor.run(self._examples, before=self._before, scores=True)
+            outputs.append([tensor.cpu() for tensor in found])
+        return difference(*outputs)
 
     def _check_code(self, smaller: nn.Module) -> None:
         """Raise if the finished network's own code does not compute what its program computes."""
