@@ -35,7 +35,7 @@ from interpress._version import __version__
 
 GIB = 2**30
 STEPS = ("find", "preserve")
-RESULTS = Path(__file__).parent / "results" / "scale.json"
+RESULTS = Path(__file__).parents[1] / "build" / "scale.json"
 _SAMPLE_SECONDS = 0.05  # between two looks at the memory of this process
 
 

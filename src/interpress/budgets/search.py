@@ -48,9 +48,14 @@ class Search:
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
 
     @property
+    def usual(self) -> str:
+        """The usual allocation: the first of those that are compared."""
+        return next(iter(self.problems))
+
+    @property
     def problem(self) -> Problem:
         """The problem as the usual allocation sees it."""
-        return next(iter(self.problems.values()))
+        return self.problems[self.usual]
 
     def best_within(self, fraction: float, resource: str) -> Choice:
         """Return the widths that keep this fraction of a resource and lose least."""
@@ -71,7 +76,7 @@ class Search:
 
     def usual_widths(self, fraction: float, resource: str) -> Widths:
         """Return the widths of the usual allocation that keep this fraction of a resource."""
-        return self._widths_within(next(iter(self.problems)), fraction, resource)
+        return self._widths_within(self.usual, fraction, resource)
 
     def _widths_within(self, allocation: str, fraction: float, resource: str) -> Widths:
         """Return the widths of one allocation; untrusted spaces shrink only if they must."""
@@ -105,7 +110,7 @@ class Search:
 
     def _smallest(self) -> Widths:
         """Return the widths at the end of the usual allocation's path."""
-        *_, last = ALLOCATIONS[next(iter(self.problems))].path(self.problem)
+        *_, last = ALLOCATIONS[self.usual].path(self.problem)
         return last
 
     def latency(self, network: Network) -> float:
