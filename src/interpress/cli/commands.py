@@ -89,6 +89,8 @@ def compress(
     # A budget may turn off the refit of a method, unless the user asked for it.
     parts = budget.rule.prepare(_method(method), method.refit is None)
     checked_target(options.out, options.force, "pass --force")
+    if options.compute_on is not None:
+        checked_device(options.compute_on, "--compute-on")
     with process_group() as processes, model_output_aside(as_json):
         network = load_model(model)
         batches = open_batches(data, model)

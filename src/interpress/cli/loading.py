@@ -43,7 +43,7 @@ def load_model(options: ModelOptions, *, warn_if_untrained: bool = True) -> nn.M
     return model.to(device).eval()
 
 
-def checked_device(name: str) -> torch.device:
+def checked_device(name: str, flag: str = "--device") -> torch.device:
     """Return a device that tensors can be put on, or raise."""
     try:
         device = torch.device(name)
@@ -52,9 +52,7 @@ def checked_device(name: str) -> torch.device:
             raise RuntimeError("it holds no numbers")
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise ArgumentError(
-            f"--device {name} cannot be used ({reason}); try --device cpu"
-        ) from error
+        raise ArgumentError(f"{flag} {name} cannot be used ({reason}); try {flag} cpu") from error
     return device
 
 

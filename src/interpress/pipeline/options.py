@@ -111,8 +111,8 @@ def as_device(device: str | torch.device | None) -> torch.device | None:
     except (RuntimeError, TypeError, AssertionError, ValueError) as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
         raise ArgumentError(
-            f"device={device!r} cannot be used ({line}); give a device of this machine, such as "
-            "'cuda', 'cuda:1' or 'cpu'"
+            f"device={device!r} cannot be used ({line}); give a device that this machine has, such "
+            "as 'cuda:0' with an NVIDIA GPU, or leave device= out"
         ) from error
 
 
