@@ -34,7 +34,9 @@ from interpress.pipeline.identity import checkpoint_bytes, identity
 from interpress.pipeline.literal import literal_iterative_id
 from interpress.pipeline.options import Options
 from interpress.pipeline.warn import warn_about
+from interpress.pretrained.config_edits import has_config
 from interpress.pretrained.describe import config_values, update_config
+from interpress.pretrained.width_groups import groups_of_blocks
 from interpress.progress import Display
 from interpress.selection.orders import Orders
 from interpress.selection.profile import is_measurable
@@ -175,10 +177,15 @@ def candidates_of(study: Study, options: Options) -> tuple[str, ...]:
 
 def describe_in_config(study: Study, network: Network) -> None:
     """Let the config of the smaller network say its widths, if it can."""
-    if study.config_groups is None or not network.plan.kept:
+    widths = network.plan.widths
+    if not network.plan.kept or not has_config(study.original):
         return
+    for group in groups_of_blocks(study.spaces):  # finding out what a config can say takes time
+        if len({widths.get(name) for name in group}) > 1:
+            return
+    assert study.config_groups is not None
     with contextlib.suppress(ArgumentError):  # `save_pretrained` says why it cannot
-        values = config_values(study.spaces, study.config_groups, network.plan.widths)
+        values = config_values(study.spaces, study.config_groups, widths)
         update_config(network.model, values, two_examples(study.spaces.program))
 
 
