@@ -157,9 +157,12 @@ class Classification(OutputKind):
 
     def probabilities(self, output: Tensor) -> Tensor | None:
         """Return (examples, classes) if there is one decision per example, else None."""
+        scores = output.movedim(self.dim, -1) if self.class_dim is not None else output
+        decisions = scores.numel() // (scores.shape[-1] if self.class_dim is not None else 1)
+        if decisions != len(output):
+            return None
         values = self._log_probabilities(output.double().cpu()).exp().movedim(self.dim, -1)
-        one_each = values.numel() == len(values) * values.shape[-1]
-        return values.reshape(len(values), -1) if one_each else None
+        return values.reshape(len(values), -1)
 
     def classes(self, output: Tensor) -> int | None:
         """Return the number of scores per decision; 0 if the output has no such dim."""
