@@ -26,7 +26,6 @@ from interpress.method import Method, as_method
 from interpress.parallel.processes import Processes, check_same_widths
 from interpress.pipeline.options import Options
 from interpress.pipeline.steps import (
-    candidates_of,
     describe_in_config,
     open_checkpoint,
     solve,
@@ -106,7 +105,7 @@ class Analysis:
         with display(progress) as bars, untouched(self.study.original):
             orders, effects = self._ordered(options, bars, Checkpoint())
         problem = state_problem(self.study, orders, effects, options, resource="flops")
-        path = ALLOCATIONS[candidates_of(self.study, options)[0]].path(problem)
+        path = ALLOCATIONS[options.method.candidates[0]].path(problem)
         return trade_off(problem, path, points)
 
     def _ordered(
@@ -114,7 +113,10 @@ class Analysis:
     ) -> tuple[Orders, Effects | None]:
         """Return orders and effects for the method, computed at most once per selection."""
         selection = options.method.selection
-        measures = any(ALLOCATIONS[name].measures for name in candidates_of(self.study, options))
+        # sensitivities already say what an error does to the output
+        measures = not self.study.statistics.sensitivities and any(
+            ALLOCATIONS[name].measures for name in options.method.candidates
+        )
         has_effects = selection in self._effects
         if self.study.walk is not None:
             if selection not in self._orders or (measures and not has_effects):

@@ -14,8 +14,6 @@ BEST = "best"
 """The `allocation=` that compares several."""
 CANDIDATES = ("measured", "halfway", "marginal", "constant")
 """The allocations it compares. The first is used where none can be compared."""
-FOR_TOKENS = ("effects", "constant", "halfway", "measured")
-"""The allocations it compares for models that predict tokens."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +77,10 @@ class Method:
         """Whether enough rows must describe a space: `T` is used, and not as in the paper."""
         return self.correct and self.regularize and not self.recompute
 
-    def candidates(self, *, tokens: bool = False) -> tuple[str, ...]:
-        """Return the allocations to compare: one, unless the best is asked for.
-
-        `tokens` says whether the model predicts the next token.
-        """
-        if self.allocation != BEST:
-            return (self.allocation,)
-        return FOR_TOKENS if tokens else CANDIDATES
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The allocations to compare: one, unless the best is asked for."""
+        return CANDIDATES if self.allocation == BEST else (self.allocation,)
 
     @property
     def name(self) -> str:

@@ -21,17 +21,20 @@ from interpress.graph.example import Example
 from interpress.graph.executor import Executor
 from interpress.graph.fast_kernels import fast_kernels
 from interpress.graph.model_state import output_tensors
+from interpress.graph.normalised import inverse_sizes, normalised_value
 from interpress.graph.patterns import epilogue_of
 from interpress.graph.rows import BatchRows
 from interpress.spaces.read_sites import by_node, operand_of
 from interpress.spaces.spaces import Spaces
-from interpress.spaces.taps import Tap
+from interpress.spaces.taps import Site, Tap
 
 ROWS_PER_EXAMPLE = 16
 """Positions of an image, or tokens of a text, sampled per example if there are many examples: more
 are highly correlated."""
 ROWS_PER_CHANNEL = 8
 """Rows that a channel needs; if examples are few, more rows of each are taken."""
+TOKENS_PER_CHANNEL = 64
+"""The same for language models, whose errors on other texts still fall with this many tokens."""
 FEWEST_ROWS = 4096
 """Rows of a tap with few channels, if the examples have as many."""
 LARGEST_PATCH = 2048
@@ -58,7 +61,7 @@ def calibrate(
     `patches` also measures what the selection "patches" needs. `expected` is about how many
     examples there are, if known. `done` is called after every batch.
     """
-    collector = Collector(spaces, seed, patches, expected)
+    collector = Collector(spaces, seed, patches, expected, of_tokens=predicts_tokens(meaning))
     top_classes: list[TopClasses | None] = []
     kernels = fast_kernels(spaces.program, spaces.program.parameters())
     executor = Executor(spaces.program, kernels=kernels)
@@ -73,6 +76,11 @@ def calibrate(
         examples += size
         done()
     return collector.statistics(examples, concatenate(top_classes))
+
+
+def predicts_tokens(meaning: OutputMeaning | None) -> bool:
+    """Return whether the model is a language model."""
+    return meaning is not None and meaning.tokens is not None
 
 
 def survey(
@@ -116,8 +124,14 @@ class Collector:
         patches: bool,
         expected: int | None,
         taps: Collection[str] | None = None,
+        *,
+        of_tokens: bool = False,
     ) -> None:
-        """Prepare to measure some taps, or all at which a channel can be dropped."""
+        """Prepare to measure some taps, or all at which a channel can be dropped.
+
+        `of_tokens` is for language models: rows are relative to the size of the residual stream,
+        and more of them are taken.
+        """
         self.batch = BatchRows(1)
         self._taps = [t for t in shrinkable_taps(spaces) if taps is None or t.name in taps]
         self._rows = {tap.name: TapRows(tap) for tap in self._taps}
@@ -128,34 +142,55 @@ class Collector:
         self._pooled = averaged_sources(self._taps)
         self._patches, self._expected = patches, expected
         self._outputs: dict[fx.Node, list[tuple[str, int]]] = {}
+        self._of_tokens = of_tokens
+        self._streams: dict[str, fx.Node] = {}  # per tap, what its rows are relative to
+        self._waiting: dict[str, tuple[Tap, Site, Tensor]] = {}
         parameters = spaces.program.parameters()
         for name, dense in self._consumers.items():
             self._variances[name] = OutputVariance()
             node = spaces.taps[name].sites[0].op.node
             last = epilogue_of(spaces.program, node, parameters).last
+            if of_tokens and (stream := normalised_value(node)) is not None:
+                last = self._streams[name] = stream
             self._outputs.setdefault(last, []).append((name, 1 if dense.spatial else -1))
 
     def before(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
         """Add the operands of a node that are taps."""
         for tap, site in self._sites.get(node, ()):
             operand = operand_of(node, args, kwargs, site)
-            count = tap.rows(operand, site)
-            at = self.batch.sample(count, self._rows_wanted(tap.size))
-            self._rows[tap.name].add(operand, site, at, self.batch.halves(count, at))
-            dense = self._consumers.get(tap.name)
-            if not self._patches or dense is None or dense.groups > 1:
-                continue
-            if not _patches_are_rows(tap, dense) and 2 * dense.shape[1] <= LARGEST_PATCH:
-                self._add_patches(tap.name, dense, operand)
+            if tap.name in self._streams:
+                self._waiting[tap.name] = tap, site, operand
+            else:
+                self._add(tap, site, operand)
         return args, kwargs
+
+    def _add(self, tap: Tap, site: Site, operand: Tensor, scale: Tensor | None = None) -> None:
+        """Add the rows of a tap, and the patches of its consumer; `scale` multiplies the rows."""
+        count = tap.rows(operand, site)
+        at = self.batch.sample(count, self._rows_wanted(tap.size))
+        scale_at = scale if scale is None or at is None else scale[at.to(scale.device)]
+        self._rows[tap.name].add(operand, site, at, self.batch.halves(count, at), scale_at)
+        dense = self._consumers.get(tap.name)
+        if not self._patches or dense is None or dense.groups > 1:
+            return
+        if not _patches_are_rows(tap, dense) and 2 * dense.shape[1] <= LARGEST_PATCH:
+            self._add_patches(tap.name, dense, operand, scale)
 
     def after(self, node: fx.Node, value: Any) -> None:
         """Add the variance of consumers' outputs, and channels before they are averaged."""
         for name, channel in self._outputs.get(node, ()):
+            if name in self._streams:
+                value = self._add_relative(name, value)
             self._variances[name].add(value, channel, self.batch.masks)
         for source in self._pooled.get(node, ()):
             rows, in_second = source.rows(value, self.batch, self._rows_wanted(len(source.order)))
             self._rows[source.tap].add_local(rows, in_second)
+
+    def _add_relative(self, name: str, stream: Tensor) -> Tensor:
+        """Add rows that waited for the stream, relative to its size; return the scaled stream."""
+        scale = inverse_sizes(stream.reshape(-1, stream.shape[-1]))
+        self._add(*self._waiting.pop(name), scale)
+        return stream * scale.reshape(*stream.shape[:-1], 1)
 
     def begin_like(self, other: Collector) -> None:
         """Measure patches relative to what another collector measures them relative to."""
@@ -199,16 +234,21 @@ class Collector:
             usually = ROWS_PER_EXAMPLE if self._patches else _FEWEST_ROWS_PER_EXAMPLE
         if self._expected is None:
             return max(usually, ROWS_PER_EXAMPLE)
-        enough = max(ROWS_PER_CHANNEL * unknowns, FEWEST_ROWS)
+        per_channel = TOKENS_PER_CHANNEL if self._of_tokens else ROWS_PER_CHANNEL
+        enough = max(per_channel * unknowns, FEWEST_ROWS)
         return max(usually, -(-enough // self._expected))
 
-    def _add_patches(self, name: str, dense: DenseLayer, operand: Tensor) -> None:
+    def _add_patches(
+        self, name: str, dense: DenseLayer, operand: Tensor, scale: Tensor | None
+    ) -> None:
         usually = ROWS_PER_EXAMPLE * _USUAL_PATCH // max(dense.unknowns, _USUAL_PATCH)
         size = min(dense.unknowns, LARGEST_PATCH)
         wanted = self._rows_wanted(size, max(usually, _FEWEST_PATCHES))
         at = dense.positions(operand, wanted, self.batch)
         X, in_second = dense.inputs(operand, at), dense.halves(operand, at, self.batch)
         counts = dense.counting(operand, at, self.batch)
+        if scale is not None:  # of a linear layer, whose rows are those of the stream
+            X = X * (scale if at is None else scale[at.to(scale.device)])[:, None]
         if counts is not None:
             X, in_second = X[counts.to(X.device)], in_second[counts]
         X = X[:, 0].to(torch.promote_types(X.dtype, torch.float32))

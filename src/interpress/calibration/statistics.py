@@ -10,6 +10,7 @@ from torch import Tensor
 
 from interpress.calibration.halves import Halves
 from interpress.calibration.sample_weights import TopClasses
+from interpress.calibration.sensitivity import Sensitivity
 from interpress.linalg.factor import RFactor, add_gram, mirror
 
 _EXAMPLES_PER_BATCH = 8  # enough to estimate a variance; more would cost as much as the layer
@@ -150,6 +151,9 @@ class Statistics:
     data: str = ""
     """The fingerprint of the calibration data."""
 
+    sensitivities: Mapping[str, Sensitivity] = field(default_factory=dict)
+    """Per tap: how the predicted tokens react to errors there. For language models, all taps have
+    one; otherwise none has."""
     by_block: bool = False
     """Whether taps are measured when they are asked for, block by block; see `streamed`."""
 

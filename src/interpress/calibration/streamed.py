@@ -28,6 +28,7 @@ from interpress.graph.dense import dense_layer_of
 from interpress.graph.example import Example
 from interpress.graph.executor import Executor
 from interpress.graph.fast_kernels import fast_kernels
+from interpress.graph.normalised import normalised_value
 from interpress.graph.passage import Passage
 from interpress.graph.patterns import epilogue_of
 from interpress.graph.rows import BatchRows
@@ -50,7 +51,7 @@ def blocks_of(spaces: Spaces) -> list[Block]:
     nodes: dict[str, set[fx.Node]] = {tap.name: {s.op.node for s in tap.sites} for tap in taps}
     for name in dense_consumers(spaces, taps):
         site = spaces.taps[name].sites[0].op.node
-        nodes[name].add(epilogue_of(program, site, parameters).last)
+        nodes[name].add(normalised_value(site) or epilogue_of(program, site, parameters).last)
     for node, sources in averaged_sources(taps).items():
         for source in sources:
             nodes[source.tap].add(node)
@@ -88,11 +89,15 @@ class BlockWalk:
         seed: int,
         most: int | None = None,
         rest: torch.device | None = None,
+        of_tokens: bool = False,
     ) -> None:
-        """Prepare to walk; at most `most` examples run at once, and values rest on `rest`."""
+        """Prepare to walk; at most `most` examples run at once, and values rest on `rest`.
+
+        `of_tokens` as for a `Collector`.
+        """
         self._spaces, self._batches, self.blocks = spaces, batches, blocks
         self._patches, self._expected, self._seed = patches, expected, seed
-        self.most, self.rest = most, rest
+        self.most, self.rest, self._of_tokens = most, rest, of_tokens
         self._next = 0
         self._passage: Passage | None = None
         self._rows: list[tuple[int, BatchRows]] = []  # the lane of every batch, and its examples
@@ -136,7 +141,10 @@ class BlockWalk:
         names = [tap for tap, block in self.taps.items() if block == number]
 
         def empty() -> Collector:
-            return Collector(self._spaces, self._seed, self._patches, self._expected, names)
+            return Collector(
+                self._spaces, self._seed, self._patches, self._expected, names,
+                of_tokens=self._of_tokens,
+            )  # fmt: skip
 
         if Processes().size == 1:
             collector = empty()

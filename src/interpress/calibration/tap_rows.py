@@ -33,9 +33,21 @@ class TapRows:
         self._totals = torch.zeros(2, tap.size, dtype=torch.float64)
         self._local: PatchMoments | None = None
 
-    def add(self, operand: Tensor, site: Site, at: Tensor | None, in_second: Tensor) -> None:
-        """Add the rows `at`, or all of them; `in_second` says which are of the second half."""
+    def add(
+        self,
+        operand: Tensor,
+        site: Site,
+        at: Tensor | None,
+        in_second: Tensor,
+        scale: Tensor | None = None,
+    ) -> None:
+        """Add the rows `at`, or all of them; `in_second` says which are of the second half.
+
+        `scale` (rows, 1) multiplies the rows.
+        """
         Z = self._tap.columns(operand, site, at)
+        if scale is not None:
+            Z = Z * scale.repeat_interleave(len(Z) // max(len(scale), 1), 0)
         repeats = len(Z) // max(len(in_second), 1)  # a flattened channel gives several rows
         in_second = in_second.repeat_interleave(repeats).to(Z.device)
         for half, members in enumerate((~in_second, in_second)):

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from interpress.calibration.calibrate import Collector, check_same_outputs, run_batch
+from interpress.calibration.calibrate import (
+    Collector,
+    check_same_outputs,
+    predicts_tokens,
+    run_batch,
+)
 from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
 from interpress.calibration.statistics import Statistics
 from interpress.data.batches import batch_size
@@ -44,7 +49,8 @@ def calibrate_together(
     """Return the statistics of all batches, which every process has; see `calibrate`."""
 
     def empty() -> Collector:
-        return Collector(spaces, seed, patches, expected)
+        of_tokens = predicts_tokens(meaning)
+        return Collector(spaces, seed, patches, expected, of_tokens=of_tokens)
 
     kernels = fast_kernels(spaces.program, spaces.program.parameters())
     executor = Executor(spaces.program, kernels=kernels)

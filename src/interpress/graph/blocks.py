@@ -70,10 +70,15 @@ def split(
 
 def border_bytes(program: Program, blocks: Sequence[Block]) -> int:
     """Return the most bytes of values that are alive between two blocks, for the example."""
+    return bytes_before(program, [block.nodes[0] for block in blocks[1:]])
+
+
+def bytes_before(program: Program, nodes: Iterable[fx.Node]) -> int:
+    """Return the most bytes of values that are alive before one of some nodes, for the example."""
     operators = list(program.operators())
     position = {node: index for index, node in enumerate(operators)}
     alive = _bytes_alive(operators, position)
-    return max((alive[position[block.nodes[0]]] for block in blocks[1:]), default=0)
+    return max((alive[position[node]] for node in nodes), default=0)
 
 
 def _bytes_alive(operators: list[fx.Node], position: dict[fx.Node, int]) -> list[int]:

@@ -81,12 +81,17 @@ class Executor:
         dtype: torch.dtype | None = None,
         kernels: Mapping[fx.Node, Kernel] | None = None,
         rounds: bool = False,
+        differentiable: bool = False,
     ) -> None:
-        """Prepare to run; `rounds` rounds values in `dtype` where the model casts to another."""
+        """Prepare to run.
+
+        `rounds` rounds values in `dtype` where the model casts to another. `differentiable` records
+        gradients of values that require them, unless they are switched off outside.
+        """
         self.program = program
         self.weights = dict(program.parameters() if weights is None else weights)
         self._dtype, self.device = dtype, program.example.device
-        self._rounds = rounds
+        self._rounds, self._differentiable = rounds, differentiable
         self.kernels = {} if kernels is None else kernels
         self._inputs: list[fx.Node] = []
         self._constants = _CastWhenRead(self._cast)
@@ -256,7 +261,8 @@ class Executor:
                 arg.clone() if isinstance(arg, Tensor) and operand in protected else arg
                 for arg, operand in zip(args, node.args, strict=True)
             )
-        value = _call(node, args, kwargs, self.kernels.get(node))
+        with contextlib.nullcontext() if self._differentiable else torch.no_grad():
+            value = _call(node, args, kwargs, self.kernels.get(node))
         if self._rounds and isinstance(value, Tensor):
             casts = [
                 leaf
@@ -287,7 +293,7 @@ def _call(node: fx.Node, args: Any, kwargs: Any, kernel: Kernel | None) -> Any:
     assert callable(target)
     options = node.meta.get("autocast")
     region = contextlib.nullcontext() if options is None else torch.autocast(*options)
-    with torch.no_grad(), region:
+    with region:
         return target(*args, **kwargs)
 
 

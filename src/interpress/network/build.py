@@ -15,13 +15,14 @@ from interpress.network.compare import ENOUGH_HELD_OUT
 from interpress.network.loss import held_out_loss
 from interpress.network.network import Network
 from interpress.progress import Display
-from interpress.refit.refit import RefitResult, examples_needed, refit
+from interpress.refit.refit import RefitResult, examples_needed, held_bytes, refit
 from interpress.spaces.batching import captured_examples, examples_per_batch
 from interpress.surgery.cut import Cut
 from interpress.surgery.projection_identity import check
 from interpress.surgery.weights import copy_with, shrunk_copy
 
 _MEMORY = 1.0  # GiB that the refit may hold, unless the user says
+_MEMORY_FOR_TOKENS = 4.0  # the same for language models, which gain by every text
 _SHARE_FOR_VALUES = 0.8  # of the memory for activations; the rest is for sampled rows
 _FEWEST_EXAMPLES = 16  # in a refit, whatever the memory
 _EXAMPLES_PER_BATCH = 200  # in a refit, at most
@@ -93,6 +94,7 @@ def _refit(
             chosen.examples,
             sample_weights=chosen.weights,
             seed=study.seed,
+            of_tokens=study.meaning.tokens is not None,
             done=advance,
         )
 
@@ -100,12 +102,15 @@ def _refit(
 def _refit_examples(study: Study, method: Method, memory: float | None) -> RefitExamples:
     """Return as many examples as the memory allows and the layers need."""
     spaces, data = study.spaces, study.require_data()
-    both_networks = max(1, 2 * spaces.cost.peak_bytes() // captured_examples(spaces))
-    affordable = int(_SHARE_FOR_VALUES * (memory or _MEMORY) * 2**30) // both_networks
+    of_tokens = study.meaning.tokens is not None
+    held = held_bytes(spaces.program) if of_tokens else spaces.cost.peak_bytes()
+    both_networks = max(1, 2 * held // captured_examples(spaces))
+    usual = _MEMORY_FOR_TOKENS if of_tokens else _MEMORY
+    affordable = int(_SHARE_FOR_VALUES * (memory or usual) * 2**30) // both_networks
     count = min(max(_FEWEST_EXAMPLES, affordable), examples_needed(spaces.program))
     weights = study.sample_weights() if method.balance else torch.ones(study.fit_examples)
     chosen, sample_weights = draw_examples(weights, count, study.seed)
-    limit = examples_per_batch(spaces, data.device) or _EXAMPLES_PER_BATCH
+    limit = examples_per_batch(spaces, data.device)
     if study.walk is not None and study.walk.most is not None:
         limit = min(limit, study.walk.most)
     examples = data.examples_at("fit", chosen, min(limit, _EXAMPLES_PER_BATCH))

@@ -101,6 +101,7 @@ class _Builder:
             self._side = SideBySide(
                 cut, self._full, small, refit.examples, refit.weights, study.seed,
                 before=actual_groups, rest=self._walk.rest,
+                of_tokens=study.meaning.tokens is not None,
             )  # fmt: skip
         self._as_cut = Executor(small)
         few = refit is not None and study.held_examples < ENOUGH_HELD_OUT
@@ -176,8 +177,10 @@ class _Builder:
         _, small_nodes = _nodes(self._pairs[number])
         for name in _weights_of(self._small, small_nodes):  # before the refit changes them
             self._as_cut.set_weight(name, self._as_cut.weights[name].clone())
-        for pairs in stretches(self._pairs[number], self._side.begins_stretch):
-            self._side.run(pairs)
+        parts = list(stretches(self._pairs[number], self._side.begins_stretch))
+        for part, pairs in enumerate(parts):
+            is_last = number == len(self._pairs) - 1 and part == len(parts) - 1
+            self._side.run(pairs, is_last=is_last)
         overwrite(self._small.model, self._side.new_weights)
         return set(self._side.new_weights)
 

@@ -19,7 +19,7 @@ from interpress.method import Method
 from interpress.network.network import Network
 from interpress.network.tap_errors import TapError, tap_error
 from interpress.pipeline.options import Options
-from interpress.pipeline.steps import candidates_of, state_problem
+from interpress.pipeline.steps import state_problem
 from interpress.selection.orders import Orders
 from interpress.spaces.batching import captured_examples
 from interpress.spaces.cost import Cost
@@ -100,7 +100,7 @@ class Outcome:
     def allocation(self) -> str:
         """The allocation that was built: the best of those that were compared."""
         comparison = self.network.comparison
-        usual = candidates_of(self.study, self.options)[0]
+        usual = self.options.method.candidates[0]
         return usual if comparison is None else comparison.best
 
     @property

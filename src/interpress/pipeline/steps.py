@@ -16,6 +16,8 @@ from interpress.allocation.problem import Problem
 from interpress.allocation.registry import ALLOCATIONS
 from interpress.budgets.search import Search
 from interpress.calibration.calibrate import calibrate
+from interpress.calibration.sensitivity import EXAMPLES as SENSITIVITY_EXAMPLES
+from interpress.calibration.sensitivity import measure_sensitivities
 from interpress.calibration.room import GIB, bytes_at_once, make_room
 from interpress.calibration.streamed import BlockWalk, blocks_of, streamed
 from interpress.calibration.study import Study
@@ -107,7 +109,8 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
         "expected": data.expected_fit_examples(),
         "seed": options.seed,
     }
-    walk = _walk(spaces, data, options, settings, bars) if _is_large(spaces, options) else None
+    by_block = {**settings, "of_tokens": meaning.tokens is not None}
+    walk = _walk(spaces, data, options, by_block, bars) if _is_large(spaces, options) else None
     if walk is not None:
         with bars.task("looking at the data", None):
             statistics = streamed(spaces, walk, lambda: data.batches("fit"), meaning)
@@ -120,7 +123,7 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
             else:
                 statistics = calibrate(spaces, batches, **settings)
     statistics = replace(statistics, data=data.fingerprint())
-    return Study(
+    study = Study(
         spaces=_measurable(spaces),
         statistics=statistics,
         data=data,
@@ -130,6 +133,22 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
         seed=options.seed,
         walk=walk,
     )
+    return _with_sensitivities(study, bars) if options.patches else study
+
+
+def _with_sensitivities(study: Study, bars: Display) -> Study:
+    """Measure how the predicted tokens react to errors, if the model is a language model."""
+    if study.meaning.tokens is None:
+        return study
+    with bars.task("measuring sensitivities", None):
+        sensitivities = measure_sensitivities(
+            study.spaces,
+            blocks_of(study.spaces),
+            study.few_examples(SENSITIVITY_EXAMPLES),
+            study.meaning,
+            study.seed,
+        )
+    return replace(study, statistics=replace(study.statistics, sensitivities=sensitivities))
 
 
 def _is_large(spaces: Spaces, options: Options) -> bool:
@@ -170,11 +189,6 @@ def open_checkpoint(study: Study, options: Options, bars: Display) -> Checkpoint
     return checkpoint
 
 
-def candidates_of(study: Study, options: Options) -> tuple[str, ...]:
-    """Return the allocations to compare for this network; the first is the usual one."""
-    return options.method.candidates(tokens=study.meaning.tokens is not None)
-
-
 def describe_in_config(study: Study, network: Network) -> None:
     """Let the config of the smaller network say its widths, if it can."""
     widths = network.plan.widths
@@ -202,7 +216,7 @@ def state_problem(
 
     `resource` overrides what the budget saves.
     """
-    allocation = allocation or candidates_of(study, options)[0]
+    allocation = allocation or options.method.candidates[0]
     if resource is None:
         resource = "flops" if options.budget is None else options.budget.rule.resource
     problem = Problem(
@@ -227,7 +241,7 @@ def solve(
     """Return the network that meets the budget."""
     assert options.budget is not None
     problems: dict[str, Problem] = {}
-    for name in candidates_of(study, options):
+    for name in options.method.candidates:
         losses = ALLOCATIONS[name].losses
         same = [problems[other] for other in problems if ALLOCATIONS[other].losses is losses]
         problems[name] = (

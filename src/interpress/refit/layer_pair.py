@@ -10,6 +10,7 @@ from torch import Tensor, fx
 
 from interpress.graph.activations import Activation
 from interpress.graph.dense import DenseLayer
+from interpress.graph.normalised import normalised_value
 from interpress.graph.patterns import Epilogue
 from interpress.graph.program import Program, captured_name
 from interpress.surgery.cut import Cut
@@ -31,6 +32,11 @@ class LayerPair:
     small_epilogue: Epilogue
     summands: tuple[fx.Node, fx.Node] | None
     """What is added to its output in the full and in the smaller network, if already known."""
+
+    @property
+    def is_normalised(self) -> bool:
+        """Whether a norm reads what the output and its summand become together."""
+        return normalised_value(self.small_node) is self.small_epilogue.last
 
     @property
     def activation(self) -> Activation | None:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from interpress.errors import DataError
+from interpress.graph.blocks import bytes_before
 from interpress.graph.capture import capture
 from interpress.graph.dense import CONVOLUTIONS, dense_layer_of
 from interpress.graph.example import Example
@@ -52,20 +53,25 @@ def refit(
     *,
     sample_weights: Tensor | None = None,
     seed: int = 0,
+    of_tokens: bool = False,
     done: Callable[[int], None] = lambda operators: None,
 ) -> RefitResult:
     """Return new weights for a smaller network, from batches that are all held at once.
 
-    `sample_weights` has one weight per example; None weighs all equally. `done` is called with the
-    number of operators finished.
+    `sample_weights` has one weight per example; None weighs all equally. `of_tokens` is for
+    language models. `done` is called with the number of operators finished.
     """
     full = cut.spaces.program
     small = program_of(smaller, full)
     if not same_operators(full, small):
         return RefitResult(skipped=OTHER_OPERATORS)
-    walk = SideBySide(cut, full, small, examples, sample_weights, seed, before=actual_groups)
-    for pairs in stretches(pairs_of(full, small), walk.begins_stretch):
-        walk.run(pairs)
+    walk = SideBySide(
+        cut, full, small, examples, sample_weights, seed,
+        before=actual_groups, of_tokens=of_tokens,
+    )  # fmt: skip
+    parts = list(stretches(pairs_of(full, small), walk.begins_stretch))
+    for number, pairs in enumerate(parts):
+        walk.run(pairs, is_last=number == len(parts) - 1)
         done(len(pairs))
     return RefitResult(walk.new_weights, walk.errors)
 
@@ -82,6 +88,16 @@ def examples_needed(program: Program) -> int:
             rows = min(math.prod(sizes), _ROWS_PER_EXAMPLE)
             needed = max(needed, -(-_ROWS_PER_UNKNOWN * dense.unknowns // rows))
     return needed
+
+
+def held_bytes(program: Program) -> int:
+    """Return the most bytes of one network's values that a refit holds, for the example.
+
+    These are the values before a dense layer. What later operators allocate is held for one batch.
+    """
+    parameters = program.parameters()
+    layers = [n for n in program.operators() if dense_layer_of(program, n, parameters) is not None]
+    return bytes_before(program, layers)
 
 
 def program_of(smaller: nn.Module, full: Program) -> Program:

@@ -15,6 +15,7 @@ from interpress.graph.dense import DenseLayer, dense_layer_of
 from interpress.graph.example import Example
 from interpress.graph.executor import Before, Executor
 from interpress.graph.fast_kernels import fast_kernels
+from interpress.graph.normalised import inverse_sizes
 from interpress.graph.passage import Passage
 from interpress.graph.patterns import Epilogue, arguments_of, epilogue_of
 from interpress.graph.program import Program, captured_name, fixed_size
@@ -26,6 +27,7 @@ from interpress.surgery.cut import Cut
 _ROWS = 16384  # rows of a regression with few unknowns
 _WORK = 6_000_000  # rows times unknowns: larger regressions get fewer rows, but
 _FEWEST_ROWS = 4096  # at least this many plus one per unknown
+_NUMBERS_OF_TOKENS = 2**28  # inputs and outputs of a language model's regression: 1 GiB
 _ROWS_GROUPED = 2048  # of a grouped convolution, whose groups have few unknowns
 
 
@@ -78,13 +80,18 @@ class SideBySide:
         *,
         before: Before,
         rest: torch.device | None = None,
+        of_tokens: bool = False,
     ) -> None:
-        """Begin both networks; between two stretches, values rest on `rest`."""
+        """Begin both networks; between two stretches, values rest on `rest`.
+
+        `of_tokens` is for language models: errors are relative to the size of the residual stream,
+        and more rows are fitted.
+        """
         self.new_weights: dict[str, Tensor] = {}
         self.changed: set[str] = set()
         """The names of all weights that were refitted."""
         self.errors: dict[str, tuple[float, float]] = {}
-        self._cut, self._before = cut, before
+        self._cut, self._before, self._of_tokens = cut, before, of_tokens
         self.full = Passage.begin(_executor(full), examples, rest)
         self.small = Passage.begin(_executor(small), examples, rest)
         self._full, self._small = self.full.executor, self.small.executor
@@ -124,14 +131,26 @@ class SideBySide:
         """Return whether a node of the smaller network is a layer to refit."""
         return self._dense(small_node) is not None
 
-    def run(self, pairs: Pairs) -> None:
-        """Run a stretch in the full network, refit its first layer, run it in the smaller one."""
+    def run(self, pairs: Pairs, *, is_last: bool = False) -> None:
+        """Run a stretch in the full network, refit its first layer, run it in the smaller one.
+
+        After the last stretch no values are needed. Those of a language model take much memory: one
+        score per token of its vocabulary.
+        """
         layer = self._layer(*pairs[0])
+        if is_last and layer is None:
+            return
         full_nodes, small_nodes = zip(*pairs, strict=True)
         with self._full.holding(full_nodes), self._small.holding(small_nodes):
-            rows = [self._run_full(pairs, layer, batch) for batch in range(len(self._batches))]
+            rows = []
+            for batch in range(len(self._batches)):
+                rows.append(self._run_full(pairs, layer, batch))
+                if is_last:
+                    self._full_frames[batch].values.clear()
             if layer is not None:
                 self._refit(layer, [batch_rows for batch_rows in rows if batch_rows is not None])
+            if is_last:
+                return
             hooks = {"before": self._before, "protected": self._equal}
             self.small.advance(small_nodes, lambda batch: hooks)
 
@@ -209,6 +228,8 @@ class SideBySide:
         dense, frame = layer.dense, self._small_frames[batch]
         affordable = min(_ROWS, _WORK // dense.unknowns)
         wanted = max(affordable, _FEWEST_ROWS + dense.unknowns)
+        if self._of_tokens:
+            wanted = max(wanted, _NUMBERS_OF_TOKENS // (dense.unknowns + dense.shape[0]))
         wanted = wanted if dense.groups == 1 else _ROWS_GROUPED
         (operand, *_), _ = self._small.arguments(frame, layer.small_node)
         at = dense.positions(operand, -(-wanted // self._examples), self._batches[batch])
@@ -250,7 +271,11 @@ class SideBySide:
         if layer.summands is not None:
             summand = dense.outputs(self._full_frames[batch].values[layer.summands[0]], sample.at)
             target = target + summand.index_select(1, kept)
-        return _Rows(sample.X, target, offset, sample.weights).only(sample.counts)
+        weights = sample.weights
+        if self._of_tokens and layer.is_normalised:
+            by_size = inverse_sizes(target).square_().reshape(-1).to("cpu", torch.float32)
+            weights = by_size if weights is None else weights * by_size
+        return _Rows(sample.X, target, offset, weights).only(sample.counts)
 
     def _refit(self, layer: LayerPair, rows: list[_Rows]) -> None:
         """Solve for the weights of one layer, and replace them if held-out rows improve."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from interpress.calibration.halves import Halves
+from interpress.calibration.sensitivity import Sensitivity
 from interpress.calibration.statistics import PatchMoments, Statistics
 from interpress.graph.patterns import arguments_of, batch_norm_after
 from interpress.linalg.elimination import Consumer
@@ -17,12 +18,20 @@ from interpress.spaces.spaces import Spaces
 from interpress.spaces.taps import Absorber, Tap
 
 
-def weight_gram(spaces: Spaces, tap: Tap, parameters: Mapping[str, Tensor]) -> Tensor:
+def weight_gram(
+    spaces: Spaces,
+    tap: Tap,
+    parameters: Mapping[str, Tensor],
+    sensitivity: Sensitivity | None = None,
+) -> Tensor:
     """Return `H = U @ U.T` of a tap: `U` holds all weights that read it.
 
     Every output is scaled as its batch norm does. Where two activations meet (query and key), the
-    weight that produces the other one is used.
+    weight that produces the other one is used. With a sensitivity, `e @ H @ e` is the divergence
+    that an error `e` of the tap causes.
     """
+    if sensitivity is not None and not sensitivity.of_consumer:
+        return sensitivity.metric()
     H: Tensor | None = None
     norm = batch_norm_after(spaces.program, tap.sites[0].op.node, parameters)
     for absorber in tap.absorbers:
@@ -30,6 +39,8 @@ def weight_gram(spaces: Spaces, tap: Tap, parameters: Mapping[str, Tensor]) -> T
         weight = weight.to(exact_dtype(weight.device))
         if norm is not None and absorber.dim == 1 and len(norm.scale) == len(weight):
             weight = weight * norm.scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
+        if sensitivity is not None:
+            weight = torch.linalg.cholesky(sensitivity.metric().to(weight)).mT @ weight
         outer = _outer(weight, absorber, tap.size)
         H = outer if H is None else H + outer.to(H)
     return torch.zeros(tap.size, tap.size, dtype=torch.float64) if H is None else H
@@ -85,6 +96,9 @@ def patch_consumer(
     blocks = columns_by_unit(unit, int(units.max()) + 1)
     if blocks is None:
         return None
+    if tap.name in statistics.sensitivities:
+        metric = statistics.sensitivities[tap.name].metric().to(W)
+        W, variance = torch.linalg.cholesky(metric).mT @ W, 1.0  # the error is a divergence
     has_bias = norm is not None or arguments_of(node).get("bias") is not None
     G = moments.moments(centred=has_bias)
     if not bool(G.isfinite().all()):  # activations too large to square in float32

@@ -100,7 +100,12 @@ def profiles_of(
     parameters = _OnDevice(spaces.program)
     widest = max((spaces.taps[tap].size for s in spaces.shrinkable for tap in s.taps), default=0)
     count = 1 if widest > _WIDE else _GRAMS
-    grams = lru_cache(count)(lambda name: weight_gram(spaces, spaces.taps[name], parameters))
+    sensitivities = statistics.sensitivities
+
+    @lru_cache(count)
+    def grams(name: str) -> Tensor:
+        return weight_gram(spaces, spaces.taps[name], parameters, sensitivities.get(name))
+
     profiles = {}
     for space in spaces.shrinkable:
         views = [
@@ -158,11 +163,12 @@ def _view(
     if index is None:
         return None
     columns = index.reshape(-1)
+    is_sensitive = name in statistics.sensitivities  # then errors are divergences
     return TapView(
         name,
         index.shape[1],
         lambda: statistics.halves[name].select(columns),
-        lambda: statistics.output_variances.get(name) or None,
+        lambda: 1.0 if is_sensitive else statistics.output_variances.get(name) or None,
         lambda: _selected(gram(), columns),
         partial(patch_consumer, spaces, tap, units, statistics, parameters),
     )

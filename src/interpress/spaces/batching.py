@@ -11,14 +11,18 @@ from interpress.spaces.spaces import Spaces
 _REUSED_BYTES = 2**24
 # Smallest batch: matrix products with fewer rows lose more time than the reused memory saves.
 _FEWEST_EXAMPLES = 16
+# Bytes of the largest value of a batch at which no batch has to be larger. The examples of a
+# language model are long, and have one score per token of the vocabulary at every position.
+_ENOUGH_BYTES = {"cpu": 2**28, "other": 2**30}
 
 
-def examples_per_batch(spaces: Spaces, device: torch.device) -> int | None:
-    """Return the number of examples in a batch, or None if any number is fine."""
-    if device.type != "cpu":
-        return None
+def examples_per_batch(spaces: Spaces, device: torch.device) -> int:
+    """Return the most examples to run in one batch."""
     largest = max(1, spaces.cost.largest_activation() // captured_examples(spaces))
-    return max(_FEWEST_EXAMPLES, _REUSED_BYTES // largest)
+    if device.type != "cpu":
+        return max(1, _ENOUGH_BYTES["other"] // largest)
+    fewest = max(1, min(_FEWEST_EXAMPLES, _ENOUGH_BYTES["cpu"] // largest))
+    return max(fewest, _REUSED_BYTES // largest)
 
 
 def captured_examples(spaces: Spaces) -> int:

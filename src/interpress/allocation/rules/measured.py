@@ -19,9 +19,13 @@ examples is noisy, so it is shrunk towards 1."""
 
 
 def measured_losses(orders: Orders, effects: Effects | None) -> dict[str, Tensor]:
-    """Return the consumers' errors, each scaled to what its space does to the output."""
-    assert effects is not None
+    """Return the consumers' errors, each scaled to what its space does to the output.
+
+    Errors that are divergences of the output already need no effects.
+    """
     curves = consumer_errors(orders)
+    if effects is None:
+        return curves
     return {
         name: curve * effect_factor(orders[name], effects[name]) for name, curve in curves.items()
     }
