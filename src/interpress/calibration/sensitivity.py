@@ -16,7 +16,7 @@ The network runs backwards block by block, so the activations of one block are h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,9 @@ from interpress.spaces.spaces import Spaces
 from interpress.spaces.taps import Site, Tap
 
 EXAMPLES = 32
-"""Examples whose gradients are computed. Their many positions make the second moments reliable."""
+"""Examples whose gradients are computed at most."""
+_ROWS = 8192
+"""Positions that are enough, or eight per channel if that is more. Longer texts need fewer."""
 _LARGEST = 2048
 """Channels up to which second moments are summed. Of more channels, a random projection of all
 gradients onto this many rows is kept, whose second moments are right on average."""
@@ -89,6 +91,11 @@ class _GradientSum:
         part = part.cpu()
         self._sum = part if self._sum is None else self._sum + part
 
+    @property
+    def is_enough(self) -> bool:
+        """Whether more positions would change little."""
+        return self._sum is not None and self._rows >= max(_ROWS, 8 * self._sum.shape[1])
+
     def result(self) -> Sensitivity | None:
         """Return the mean over all positions; None if no gradient reached this tap."""
         if self._sum is None or not self._rows or not bool(self._sum.isfinite().all()):
@@ -104,7 +111,7 @@ class _GradientSum:
 def measure_sensitivities(
     spaces: Spaces,
     blocks: Sequence[Block],
-    examples: Sequence[Example],
+    examples: Iterable[Example],
     meaning: OutputMeaning,
     seed: int,
 ) -> Mapping[str, Sensitivity]:
@@ -114,7 +121,8 @@ def measure_sensitivities(
         for batch in examples:
             length = max((t.shape[1] for t in batch.tensors() if t.ndim > 1), default=1)
             for example in split_batch(batch, max(1, _TOKENS_AT_ONCE // length)):
-                backward.add(example)
+                if not all(total.is_enough for total in backward.sums.values()):
+                    backward.add(example)
     except (RuntimeError, NotImplementedError):  # an operator without a gradient
         return {}
     found = {name: total.result() for name, total in backward.sums.items()}

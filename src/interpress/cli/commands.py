@@ -89,6 +89,8 @@ def compress(
     # A budget may turn off the refit of a method, unless the user asked for it.
     parts = budget.rule.prepare(_method(method), method.refit is None)
     checked_target(options.out, options.force, "pass --force")
+    if options.pretrained is not None and options.pretrained.exists() and not options.force:
+        raise StorageError(f"{options.pretrained} exists already; pass --force to replace it")
     if options.compute_on is not None:
         checked_device(options.compute_on, "--compute-on")
     with process_group() as processes, model_output_aside(as_json):
@@ -106,7 +108,7 @@ def compress(
             exclude=options.exclude or [],
             round_to=options.round_to,
             min_width=options.min_width,
-            same_widths=options.same_widths,
+            same_widths=options.same_widths or options.pretrained is not None,
             seed=data.seed,
             memory=options.memory,
             device=options.compute_on,
@@ -115,6 +117,8 @@ def compress(
             **budget_argument,
         )
         result.save(options.out, overwrite=options.force, report=True, evaluation=evaluation)
+        if options.pretrained is not None:
+            result.save_pretrained(options.pretrained, overwrite=options.force)
     if not processes.is_first:
         return
     if as_json:
@@ -123,6 +127,8 @@ def compress(
     try:
         print(result.summary())
         print(f"Saved to {options.out}; open {options.out / PAGE} in a browser", flush=True)
+        if options.pretrained is not None:
+            print(f"{options.pretrained} can be loaded by from_pretrained", flush=True)
     except OSError as error:
         raise StorageError(
             f"the result is in {options.out}, but standard output cannot be written "

@@ -44,6 +44,16 @@ class CompressOptions:
             help="Give corresponding layers of all blocks the same width.",
         ),
     ] = False
+    pretrained: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-pretrained",
+            metavar="FOLDER",
+            help="Also write a folder that from_pretrained of transformers loads. Turns on "
+            "--same-widths.",
+            show_default=False,
+        ),
+    ] = None
     memory: Annotated[
         float | None,
         _large(

@@ -6,7 +6,7 @@ import functools
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -44,6 +44,8 @@ PRESETS = {
 class DataOptions:
     """Where the examples are, how to prepare them, and how many to use."""
 
+    if_missing: ClassVar[str] = "the examples are missing; give --data, or --text for running text"
+
     path: Annotated[
         Path,
         _data(
@@ -52,6 +54,15 @@ class DataOptions:
             show_default=False,
         ),
     ]
+    text: Annotated[
+        Path | None,
+        _text(
+            metavar="FILE",
+            help="Instead of --data: running text for a language model, cut into examples of "
+            "--length tokens.",
+            show_default=False,
+        ),
+    ] = None
     size: Annotated[
         int | None, _image(help="Resize the shorter side to this many pixels and crop the centre.")
     ] = None
@@ -75,8 +86,13 @@ class DataOptions:
         Path | None, _text(help="Folder of the tokenizer. Default: the folder of the model.")
     ] = None
     length: Annotated[
-        int, _text(help="Tokens per line; longer lines are cut, shorter ones padded.")
-    ] = 128
+        int | None,
+        _text(
+            help="Tokens per example. Lines of --data are cut or padded to it (default 128); "
+            "--text is divided into such pieces (default 512).",
+            show_default=False,
+        ),
+    ] = None
     limit: Annotated[int, _data(help="Number of examples, drawn at random; 0 for all.")] = 1000
     batch: Annotated[int, _data(help="Examples per batch.")] = 100
     seed: Annotated[int, _data(help="Random seed. The same seed gives the same result.")] = 0
@@ -86,8 +102,8 @@ class DataOptions:
             raise ArgumentError(f"--batch {self.batch}; give at least 1")
         if self.limit < 0:
             raise ArgumentError(f"--limit {self.limit}; give a number of examples, or 0 for all")
-        if self.length < 1:
-            raise ArgumentError(f"--length {self.length}; give at least 1 token per line")
+        if self.length is not None and self.length < 1:
+            raise ArgumentError(f"--length {self.length}; give at least 1 token per example")
         if not 0 <= self.seed < 2**63:
             raise ArgumentError(f"--seed {self.seed}; give a whole number from 0 to 2**63 - 1")
         self._check_images()
@@ -104,6 +120,14 @@ class DataOptions:
         _, std = self.normalization()
         if min(std) <= 0:
             raise ArgumentError(f"--std {self.std}; every value must be above 0")
+
+    @classmethod
+    def fill_in(cls, arguments: dict[str, Any]) -> None:
+        """Let `--text` stand in for `--data`; raise if both are given."""
+        if arguments["text"] is not None:
+            if arguments["path"] is not None:
+                raise ArgumentError("--data and --text are both given; give one of them")
+            arguments["path"] = arguments["text"]
 
     def image_size(self) -> int | None:
         """Return the height and width of a prepared image; None keeps those of the file."""

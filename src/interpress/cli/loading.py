@@ -29,8 +29,8 @@ def load_model(options: ModelOptions, *, warn_if_untrained: bool = True) -> nn.M
     """
     device = checked_device(options.device)
     folder = Path(options.name)
-    if folder.is_dir():
-        model = _from_hugging_face(folder, options)
+    if folder.is_dir() or ":" not in options.name:
+        model = _from_hugging_face(options)
     else:
         model = _from_function(options)
         if options.weights is None and warn_if_untrained:
@@ -123,13 +123,15 @@ def _import(module_name: str) -> Any:
     return module
 
 
-def _from_hugging_face(folder: Path, options: ModelOptions) -> nn.Module:
+def _from_hugging_face(options: ModelOptions) -> nn.Module:
+    """Return the model of a folder, or one of the hub that is already on this disk."""
+    folder = options.name
     if options.arguments:
         raise ArgumentError(
             "--model-arg is for a function that builds the network, not for a model folder; leave "
             "it out"
         )
-    if not (folder / "config.json").is_file():
+    if Path(folder).is_dir() and not (Path(folder) / "config.json").is_file():
         raise ArgumentError(f"{folder} has no config.json; give a Hugging Face model folder")
     try:
         import transformers
@@ -143,9 +145,16 @@ def _from_hugging_face(folder: Path, options: ModelOptions) -> nn.Module:
             raise ValueError(f"transformers has no {names[0]}")
         return architecture.from_pretrained(folder, local_files_only=True, use_safetensors=True)
     except Exception as error:
+        if not Path(folder).is_dir():
+            raise ArgumentError(
+                f"{folder!r} does not name a model: it is no folder, and no model of this name is "
+                "in the cache of Hugging Face; give package.module:function, file.py:function or "
+                "a Hugging Face model folder"
+            ) from error
+        line = next(iter(str(error).splitlines()), "")
         raise StorageError(
-            f"{folder} cannot be loaded ({type(error).__name__}: {str(error).splitlines()[0]}); it "
-            "needs a valid config.json and model.safetensors"
+            f"{folder} cannot be loaded ({type(error).__name__}: {line}); it needs a valid "
+            "config.json and model.safetensors"
         ) from error
 
 

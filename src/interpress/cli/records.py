@@ -22,6 +22,8 @@ from inspect import Parameter
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
+from interpress.errors import ArgumentError
+
 Command = Callable[..., None]
 
 
@@ -34,7 +36,8 @@ def expand_records(
     """Return a decorator that replaces every record in a command's signature by its fields.
 
     A parameter of type `Record | None` makes the required fields optional; the command gets None
-    if they are not given.
+    if they are not given. A record may have a class method `fill_in` that sets required fields from
+    others, and then has `if_missing`: what to say if a required field is still missing.
 
     Args:
         defaults: By field, the defaults that differ from those of the record.
@@ -93,7 +96,8 @@ class _Record:
                 continue
             default = defaults.get(field.name, field.default)
             if default is dataclasses.MISSING:
-                default = None if self.optional else Parameter.empty
+                is_filled_in = self.optional or hasattr(self.kind, "fill_in")
+                default = None if is_filled_in else Parameter.empty
             yield Parameter(
                 field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]
             )
@@ -103,7 +107,11 @@ class _Record:
         fields = dataclasses.fields(self.kind)
         names = [field.name for field in fields]
         arguments = {n: self.fixed[n] if n in self.fixed else values.pop(n) for n in names}
+        if hasattr(self.kind, "fill_in"):
+            self.kind.fill_in(arguments)
         required = [f.name for f in fields if f.default is dataclasses.MISSING]
-        if self.optional and any(arguments[name] is None for name in required):
-            return None
+        if any(arguments[name] is None for name in required):
+            if self.optional:
+                return None
+            raise ArgumentError(self.kind.if_missing)
         return self.kind(**arguments)

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from interpress.linalg.precision import exact_dtype
 
+_VOCABULARY = 8192  # scores per decision from which they are those of a language model
+_NUMBERS_OF_TOKENS = 2**20  # of their scores, compared at once on a CPU: 4 MiB a copy
 _NUMBERS_AT_ONCE = 2**25  # of an output, compared in double precision: 256 MiB a copy
 
 
@@ -67,11 +69,16 @@ class OutputKind:
 
         Examples where nothing counts are left out.
         """
+        shape = reference.shape[:-1]
+        is_flat = _is_vocabulary(reference) and self.class_dim == -1
+        if is_flat:  # position by position, so that copies stay in the cache
+            reference, other = (o.reshape(-1, o.shape[-1]) for o in (reference, other))
         parts = []
         for start in range(0, len(reference), step := _at_once(reference)):
             rows = slice(start, start + step)
             parts.append(self._divergence(_exact(reference[rows]), _exact(other[rows])).cpu())
-        return example_means(torch.cat(parts), counted)
+        divergences = torch.cat(parts)
+        return example_means(divergences.reshape(shape) if is_flat else divergences, counted)
 
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
         return (a - b).square()
@@ -149,11 +156,14 @@ class Classification(OutputKind):
 
     def confidence(self, output: Tensor) -> Tensor | None:
         """Return the probability of the class with the largest score."""
+        shape = output.argmax(self.dim).shape
+        if _is_vocabulary(output) and self.class_dim == -1:
+            output = output.reshape(-1, output.shape[-1])
         parts = [
             self._log_probabilities(_exact(rows)).exp().amax(self.dim).cpu()
             for rows in output.split(_at_once(output))
         ]
-        return torch.cat(parts)
+        return torch.cat(parts).reshape(shape)
 
     def probabilities(self, output: Tensor) -> Tensor | None:
         """Return (examples, classes) if there is one decision per example, else None."""
@@ -205,13 +215,25 @@ class Binary(Classification):
 
 
 def _exact(output: Tensor) -> Tensor:
-    """Return an output in the most precise type of its device."""
+    """Return an output in the most precise type of its device.
+
+    For the scores of a language model, single precision is enough: the rounding errors of a
+    position are far below the differences between positions.
+    """
+    if _is_vocabulary(output) and output.dtype is not torch.float64:
+        return output.float()
     return output.to(exact_dtype(output.device))
+
+
+def _is_vocabulary(output: Tensor) -> bool:
+    """Return whether an output has so many scores per decision as a language model has."""
+    return output.ndim > 1 and output.shape[-1] > _VOCABULARY
 
 
 def _at_once(output: Tensor) -> int:
     """Return how many examples are compared at once; the scores of a language model are many."""
-    return max(1, _NUMBERS_AT_ONCE // max(output[:1].numel(), 1))
+    numbers = _NUMBERS_OF_TOKENS if _is_vocabulary(output) and output.is_cpu else _NUMBERS_AT_ONCE
+    return max(1, numbers // max(output[:1].numel(), 1))
 
 
 def relative_distance(reference: Tensor, other: Tensor) -> float:

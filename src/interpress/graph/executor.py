@@ -263,13 +263,8 @@ class Executor:
             )
         with contextlib.nullcontext() if self._differentiable else torch.no_grad():
             value = _call(node, args, kwargs, self.kernels.get(node))
-        if self._rounds and isinstance(value, Tensor):
-            casts = [
-                leaf
-                for leaf in pytree.tree_leaves((node.args, node.kwargs))
-                if is_float_dtype(leaf)
-            ]
-            value = value.to(casts[0]).to(value.dtype) if casts else value
+        if self._rounds and node in self.program.cast_nodes and isinstance(value, Tensor):
+            value = value.to(self.program.cast_nodes[node]).to(value.dtype)
         if self.device is not None:  # also what an operator created elsewhere
             value = placed(value, self.device)
         frame.values[node] = value

@@ -103,6 +103,23 @@ class Program:
             for leaf in pytree.tree_leaves((node.args, node.kwargs))
         )
 
+    @cached_property
+    def cast_nodes(self) -> Mapping[fx.Node, torch.dtype]:
+        """The nodes that compute in a dtype that the model's code names, whatever its weights are.
+
+        These are casts, and operators that read only what was cast.
+        """
+        found: dict[fx.Node, torch.dtype] = {}
+        for node in self.operators():
+            leaves = pytree.tree_leaves((node.args, node.kwargs))
+            named = [leaf for leaf in leaves if is_float_dtype(leaf)]
+            read = [found.get(operand) for operand in node.all_input_nodes if is_float_node(operand)]
+            if named:
+                found[node] = named[0]
+            elif is_float_node(node) and read and read[0] is not None and None not in read:
+                found[node] = read[0]
+        return found
+
     @property
     def writes_in_place(self) -> bool:
         """Whether some operator writes into one of its inputs."""

@@ -11,7 +11,7 @@ from interpress.calibration.study import Study
 from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
 from interpress.network.build_by_block import RefitExamples, build_by_block
-from interpress.network.compare import ENOUGH_HELD_OUT
+from interpress.network.compare import is_enough_held_out
 from interpress.network.loss import held_out_loss
 from interpress.network.network import Network
 from interpress.progress import Display
@@ -71,7 +71,7 @@ def _is_better(
     Held-out examples decide if there are enough. A few of them decide at random, so then all
     examples do: every layer was already judged on rows that it was not fitted to.
     """
-    if study.held_examples >= ENOUGH_HELD_OUT:
+    if is_enough_held_out(study):
         return after < before
     losses = [held_out_loss(a) for a in study.evaluator("all").agreements(corrected, refitted)]
     return losses[1] < losses[0]

@@ -24,7 +24,7 @@ from interpress.graph.passage import Passage
 from interpress.graph.program import Program
 from interpress.method import Method
 from interpress.network.building_record import BuildingRecord
-from interpress.network.compare import ENOUGH_HELD_OUT
+from interpress.network.compare import is_enough_held_out
 from interpress.network.judging import Judging
 from interpress.network.loss import held_out_loss
 from interpress.network.network import Network
@@ -104,7 +104,7 @@ class _Builder:
                 of_tokens=study.meaning.tokens is not None,
             )  # fmt: skip
         self._as_cut = Executor(small)
-        few = refit is not None and study.held_examples < ENOUGH_HELD_OUT
+        few = refit is not None and not is_enough_held_out(study)
         parts: list[Part] = ["held", "all"] if few else ["held"]
         self._judgings = {str(part): self._judging(part) for part in parts}
         self._errors: dict[str, TapError] = {}

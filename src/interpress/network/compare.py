@@ -26,6 +26,8 @@ from interpress.surgery.weights import shrunk_copy
 ENOUGH_HELD_OUT = 32
 """Held-out examples from which they alone decide. With fewer, the examples to fit are cut into two
 halves, and what is interpolated from one half is judged on the other."""
+ENOUGH_TEXTS = 8
+"""The same for language models, whose every example has many decisions."""
 CLEARLY_LESS = 0.75
 """Another allocation is preferred to the usual one if its loss is at most this fraction of it. The
 refit lowers these losses several times, and not equally, so small differences say little. In a
@@ -48,6 +50,12 @@ class Comparison:
         others = sorted((loss, name) for name, loss in self.losses.items() if name != self.best)
         listed = ", ".join(f"{name} {loss:.3g}" for loss, name in others)
         return f"{self.best}, loss {self.losses[self.best]:.3g} before the refit ({listed})"
+
+
+def is_enough_held_out(study: Study) -> bool:
+    """Return whether the held-out examples alone decide."""
+    fewest = ENOUGH_HELD_OUT if study.meaning.tokens is None else ENOUGH_TEXTS
+    return study.held_examples >= fewest
 
 
 class _Judged(NamedTuple):
@@ -118,7 +126,7 @@ def _judge(
     agreements: Callable[[int | None], dict[str, Agreement]],
 ) -> dict[str, _Judged]:
     """Return the losses of all plans on examples that they were not interpolated from."""
-    if study.held_examples >= ENOUGH_HELD_OUT:
+    if is_enough_held_out(study):
         parts = [agreements(None)]
     else:
         halves = (0, 1) if study.fit_examples > 1 else (0,)

@@ -16,12 +16,13 @@ from interpress.allocation.problem import Problem
 from interpress.allocation.registry import ALLOCATIONS
 from interpress.budgets.search import Search
 from interpress.calibration.calibrate import calibrate
+from interpress.calibration.room import GIB, bytes_at_once, make_room
 from interpress.calibration.sensitivity import EXAMPLES as SENSITIVITY_EXAMPLES
 from interpress.calibration.sensitivity import measure_sensitivities
-from interpress.calibration.room import GIB, bytes_at_once, make_room
 from interpress.calibration.streamed import BlockWalk, blocks_of, streamed
 from interpress.calibration.study import Study
 from interpress.calibration.together import calibrate_together
+from interpress.data.batches import split_batch
 from interpress.data.calibration_set import CalibrationSet
 from interpress.data.shards import joined
 from interpress.data.sources import rereadable
@@ -42,6 +43,7 @@ from interpress.pretrained.width_groups import groups_of_blocks
 from interpress.progress import Display
 from interpress.selection.orders import Orders
 from interpress.selection.profile import is_measurable
+from interpress.spaces.batching import examples_per_batch
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.projection_identity import two_examples
 
@@ -116,8 +118,13 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
             statistics = streamed(spaces, walk, lambda: data.batches("fit"), meaning)
     else:
         settings["meaning"] = meaning
-        with bars.task("calibrating", data.batch_count()) as advance:
-            batches, settings["done"] = data.batches("fit"), lambda: advance(1)
+        most = None
+        if meaning.tokens is not None:  # one score per token of the vocabulary takes much memory
+            most = examples_per_batch(spaces, data.device)
+        count = data.batch_count() if most is None else -(-data.count("fit") // most)
+        with bars.task("calibrating", count) as advance:
+            batches = (part for batch in data.batches("fit") for part in split_batch(batch, most))
+            settings["done"] = lambda: advance(1)
             if processes.size > 1:
                 statistics = calibrate_together(spaces, batches, processes, **settings)
             else:
@@ -144,7 +151,7 @@ def _with_sensitivities(study: Study, bars: Display) -> Study:
         sensitivities = measure_sensitivities(
             study.spaces,
             blocks_of(study.spaces),
-            study.few_examples(SENSITIVITY_EXAMPLES),
+            study.require_data().batches("fit", limit=SENSITIVITY_EXAMPLES),
             study.meaning,
             study.seed,
         )

@@ -72,9 +72,9 @@ def _checked(target: Path, overwrite: bool) -> Path:
 
 
 def _tokenizer_of(model: Any) -> Any | None:
-    """Return the tokenizer, or the image processor, in the folder that a model came from."""
+    """Return the tokenizer, or the image processor, of the folder or name a model came from."""
     folder = getattr(model, "name_or_path", "")
-    if not folder or not Path(folder).is_dir():
+    if not folder:
         return None
     import transformers
 

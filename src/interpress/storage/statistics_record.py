@@ -9,6 +9,7 @@ from torch import Tensor
 
 from interpress.calibration.halves import Halves
 from interpress.calibration.sample_weights import TopClasses
+from interpress.calibration.sensitivity import Sensitivity
 from interpress.calibration.statistics import PatchMoments, Statistics
 from interpress.linalg.factor import RFactor
 
@@ -34,6 +35,8 @@ def to_record(statistics: Statistics) -> tuple[dict[str, Tensor], Record]:
         if patches.basis is not None:
             tensors[f"basis:{name}"] = patches.basis
         moments[name] = patches.rows
+    for name, sensitivity in statistics.sensitivities.items():
+        tensors[f"sensitivity:{name}"] = sensitivity.root
     if statistics.top_classes is not None:
         tensors["classes"] = statistics.top_classes.classes
         tensors["probabilities"] = statistics.top_classes.probabilities
@@ -43,6 +46,9 @@ def to_record(statistics: Statistics) -> tuple[dict[str, Tensor], Record]:
         "output_variances": statistics.output_variances,
         "moments": moments,
         "data": statistics.data,
+        "sensitivities": {
+            name: [one.rows, one.of_consumer] for name, one in statistics.sensitivities.items()
+        },
     }
 
 
@@ -74,6 +80,10 @@ def from_record(tensors: dict[str, Tensor], record: Record, device: torch.device
     top_classes = None
     if "classes" in tensors:
         top_classes = TopClasses(tensors["classes"], tensors["probabilities"])
+    sensitivities = {
+        name: Sensitivity(tensors[f"sensitivity:{name}"], int(rows), bool(of_consumer))
+        for name, (rows, of_consumer) in record["sensitivities"].items()
+    }
     return Statistics(
         halves,
         dict(record["output_variances"]),
@@ -81,4 +91,5 @@ def from_record(tensors: dict[str, Tensor], record: Record, device: torch.device
         int(record["examples"]),
         top_classes,
         str(record.get("data", "")),
+        sensitivities,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from interpress.cli.data_files.data_file import DataFile
 from interpress.cli.data_files.image_folder import IMAGE_SUFFIXES, ImageFolder
+from interpress.cli.data_files.running_text import RunningText
 from interpress.cli.data_options import DataOptions
 from interpress.errors import DataError, StorageError
 from interpress.registry import Registry
@@ -20,8 +21,12 @@ def open_data_file(options: DataOptions) -> DataFile:
         raise StorageError(f"{path} does not exist; give the path of your data")
     suffix = path.suffix.lower()
     name = _SAME_AS.get(suffix[1:], suffix[1:])
-    if path.is_dir():
-        kind: type[DataFile] = ImageFolder
+    if options.text is not None:
+        if not path.is_file():
+            raise StorageError(f"{path} is not a file; give one file of text with --text")
+        kind: type[DataFile] = RunningText
+    elif path.is_dir():
+        kind = ImageFolder
     elif name in DATA_FILES:
         kind = DATA_FILES[name]
     elif suffix in IMAGE_SUFFIXES:

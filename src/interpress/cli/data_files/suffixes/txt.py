@@ -13,6 +13,8 @@ from interpress.cli.data_files.registry import data_file
 from interpress.cli.data_options import DataOptions
 from interpress.errors import ArgumentError, DataError, StorageError
 
+_LENGTH = 128  # tokens per line, unless the user says
+
 
 @data_file("txt")
 class TextFile(DataFile):
@@ -28,8 +30,8 @@ class TextFile(DataFile):
                 f"{options.path} is not UTF-8 text ({error}); convert it to UTF-8"
             ) from error
         self._lines = [line for line in text.splitlines() if line.strip()]
-        self._length = options.length
-        self._tokenizer = _load_tokenizer(options.path, options.tokenizer)
+        self._length = options.length or _LENGTH
+        self._tokenizer = load_tokenizer(options.path, options.tokenizer)
 
     @property
     def count(self) -> int:
@@ -47,15 +49,17 @@ class TextFile(DataFile):
         return dict(tokens)
 
 
-def _load_tokenizer(path: Path, folder: Path | None) -> Any:
+def load_tokenizer(path: Path, folder: Path | None) -> Any:
+    """Return the tokenizer in a folder, or of a model on this disk; `path` is the text for it."""
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
         raise ArgumentError("text needs transformers: pip install 'interpress[hf]'") from error
-    if folder is None or not folder.is_dir():
+    is_function = folder is not None and ":" in str(folder) and not folder.is_dir()
+    if folder is None or is_function:
         raise ArgumentError(f"{path} is text; give the folder of a tokenizer with --tokenizer")
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     except Exception as error:
         reason = str(error).splitlines()[0]
         raise StorageError(

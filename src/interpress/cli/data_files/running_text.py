@@ -1,0 +1,43 @@
+"""Running text, cut into examples of equal length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from interpress.cli.data_files.data_file import DataFile
+from interpress.cli.data_files.suffixes.txt import load_tokenizer
+from interpress.cli.data_options import DataOptions
+from interpress.errors import DataError
+
+_LENGTH = 512  # tokens per example, unless the user or the tokenizer says fewer
+
+
+class RunningText(DataFile):
+    """Consecutive tokens of one text; the last few, which do not fill an example, are left out."""
+
+    if_empty = "give a longer text, or a smaller --length"
+
+    def __init__(self, options: DataOptions) -> None:
+        try:
+            text = options.path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{options.path} is not UTF-8 text ({error}); convert it to UTF-8"
+            ) from error
+        tokenizer = load_tokenizer(options.path, options.tokenizer)
+        longest = int(getattr(tokenizer, "model_max_length", None) or _LENGTH)
+        length = options.length or min(_LENGTH, longest)
+        tokens = torch.tensor(tokenizer(text, verbose=False)["input_ids"], dtype=torch.long)
+        self._rows = tokens[: len(tokens) // length * length].reshape(-1, length)
+
+    @property
+    def count(self) -> int:
+        """The number of examples."""
+        return len(self._rows)
+
+    def inputs(self, indices: Sequence[int]) -> dict[str, Tensor]:
+        """Return the tokens of some examples (batch, length)."""
+        return {"input_ids": self._rows[list(indices)]}
