@@ -2,10 +2,10 @@
 
     python -m benchmarks NAME [--data DIR] [--weights DIR] [--device cuda] [--quick]
 
-NAME is one of the experiments below, or `all`. The benchmarks linalg, coverage, examples, scale and
-preserve and the command page have their own options (`python -m benchmarks linalg --help`). Results
-are written to benchmarks/results, and with --quick to build/quick. A run that was interrupted
-continues where it stopped.
+NAME is one of the experiments below, or `all`. linalg, coverage, examples, scale, language,
+language-quantize, preserve and page have their own options (`python -m benchmarks linalg --help`).
+Results are written to benchmarks/results, and with --quick to build/quick. A run that was
+interrupted continues where it stopped.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ COMMANDS = {
     "coverage": "benchmarks.coverage",
     "examples": "benchmarks.examples",
     "scale": "benchmarks.scale",
+    "language": "benchmarks.language.command",
+    "language-quantize": "benchmarks.language.quantize",
     "preserve": "benchmarks.preserve.command",
     "page": "benchmarks.page",
 }

@@ -81,10 +81,10 @@ def test_methods_are_equal_if_their_parts_are() -> None:
 
 def test_only_the_best_allocation_is_chosen_among_several() -> None:
     assert Method().allocation == "best"
-    assert Method().candidates() == ("measured", "halfway", "marginal", "constant")
-    assert {*Method().candidates(), *Method().candidates(tokens=True)} <= set(ALLOCATIONS)
+    assert Method().candidates == ("measured", "halfway", "marginal", "constant")
+    assert set(Method().candidates) <= set(ALLOCATIONS)
     for name in ALLOCATIONS:
-        assert Method(allocation=name).candidates(tokens=True) == (name,)
+        assert Method(allocation=name).candidates == (name,)
 
 
 def test_what_a_user_may_pass_as_a_method() -> None:

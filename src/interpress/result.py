@@ -10,6 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from interpress.checks import is_whole
+from interpress.errors import ArgumentError
+from interpress.evaluation.token_speed import TokenSpeed, token_speed
 from interpress.files.tensor_file import save_text
 from interpress.parallel.processes import Processes
 from interpress.pipeline.outcome import Outcome
@@ -83,6 +86,28 @@ class Result(Outcome):
         if not Processes().is_first:
             return
         save_text(path, report_page(self, evaluation), overwrite=overwrite)
+
+    def speed(self, *, batch: int = 1, prompt: int = 128, tokens: int = 32) -> TokenSpeed:
+        """Measure a causal language model and its original: reading a prompt, then decoding.
+
+        The prompt is `batch` sequences of `prompt` tokens, taken from the calibration data. Then
+        `tokens` tokens are decoded with the cache. Both networks run in turn where they live.
+        """
+        meaning = self.study.meaning
+        if meaning.tokens is None:
+            raise ArgumentError(
+                "speed() is for models that predict the next token of their input; use latency= "
+                "or time the models yourself"
+            )
+        for name, value in (("batch", batch), ("prompt", prompt)):
+            if not is_whole(value) or value < 1:
+                raise ArgumentError(f"{name}={value!r}; give a whole number of at least 1")
+        example = next(iter(self.study.require_data().batches()))
+        known = meaning.tokens_of(example)
+        assert known is not None
+        flat = known.reshape(-1)
+        repeated = flat.repeat(-(-batch * prompt // len(flat)))[: batch * prompt]
+        return token_speed(self.original, self.model, repeated.reshape(batch, prompt), tokens)
 
     def plot(self) -> Any:
         """Return the predicted trade-off, with this result marked, as a Plotly figure."""

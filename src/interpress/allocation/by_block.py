@@ -48,7 +48,13 @@ def order_and_measure(
             found = None if trials is None else trials.effects(list(profiles))
             tensors, record = _order_record(study.spaces, by_space, distrust)
             checkpoint.save(title, tensors, record | {"effects": found})
-    orders = Orders(selection, {name: by_space[name] for name in profiles}, profiles, distrust)
+    orders = Orders(
+        selection,
+        {name: by_space[name] for name in profiles},
+        profiles,
+        distrust,
+        are_divergences=bool(study.statistics.sensitivities),
+    )
     if found is None:
         return orders, None
     return orders, {name: [(w, d) for w, d in effect] for name, effect in found.items()}

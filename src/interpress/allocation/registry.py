@@ -52,7 +52,12 @@ def consumer_errors(orders: Orders, effects: Effects | None = None) -> dict[str,
 
 
 def pivot_ratios(orders: Orders, effects: Effects | None = None) -> dict[str, Tensor]:
-    """Return the paper's cheap estimate `|r_{k+1,k+1} / r_11|` per width."""
+    """Return the paper's cheap estimate `|r_{k+1,k+1} / r_11|` per width.
+
+    Divergences, where they are known, compare spaces better.
+    """
+    if orders.are_divergences:
+        return consumer_errors(orders)
     return {name: monotone(order.proxy) for name, order in orders.items()}
 
 

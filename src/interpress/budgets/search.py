@@ -16,10 +16,11 @@ from interpress.evaluation.latency import latency_ratio
 from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
 from interpress.network.build import build
-from interpress.network.compare import Comparison, compare
+from interpress.network.compare import Comparison, compare, compare_finished
 from interpress.network.network import Network
 from interpress.progress import Display
 
+_CONSTANT = "constant"  # the allocation that a language model must not fall behind
 _PROBES = 7  # networks built in a bisection: the FLOPs are then known to 1 %
 
 Trial = Callable[[Widths], tuple[Network, float, bool]]
@@ -33,6 +34,8 @@ class Choice:
     allocation: str
     widths: Mapping[str, int]
     comparison: Comparison | None = None
+    network: Network | None = None
+    """The finished network, if finished networks were compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +74,31 @@ class Search:
             raise failures[0]
         if len(plans) == 1 or self.study.data is None:
             return Choice(next(iter(plans)), next(iter(plans.values())).widths)
+        if self._compares_finished:
+            return self._best_finished(plans)
         comparison = compare(self.study, plans, self.method, self.bars, self.checkpoint)
         return Choice(comparison.best, plans[comparison.best].widths, comparison)
+
+    @property
+    def _compares_finished(self) -> bool:
+        """Whether candidates are refitted before they are compared.
+
+        In a language model a whole head is dropped, and only the refit makes up for it. `T` does
+        not: it never mixes heads.
+        """
+        return self.study.meaning.tokens is not None and self.method.refit
+
+    def _best_finished(self, plans: Mapping[str, Plan]) -> Choice:
+        """Build the usual plan and the constant one, and return the better."""
+        chosen = {name: plans[name] for name in (next(iter(plans)), _CONSTANT) if name in plans}
+        if len({tuple(plan.widths.items()) for plan in chosen.values()}) == 1:
+            name, plan = next(iter(chosen.items()))
+            return Choice(name, plan.widths)
+        networks = {name: self.build(plan.widths) for name, plan in chosen.items()}
+        agreements = {n: one.agreement for n, one in networks.items() if one.agreement is not None}
+        comparison = compare_finished(agreements)
+        best = comparison.best
+        return Choice(best, plans[best].widths, comparison, networks[best])
 
     def usual_widths(self, fraction: float, resource: str) -> Widths:
         """Return the widths of the usual allocation that keep this fraction of a resource."""
@@ -98,7 +124,8 @@ class Search:
     def build_best(self, fraction: float, resource: str) -> Network:
         """Build the network of the best allocation for a budget."""
         choice = self.best_within(fraction, resource)
-        return replace(self.build(choice.widths), comparison=choice.comparison)
+        network = choice.network or self.build(choice.widths)
+        return replace(network, comparison=choice.comparison)
 
     def build(self, widths: Mapping[str, int], *, refit: bool | None = None) -> Network:
         """Build the network at these widths; `refit` overrides the method's."""

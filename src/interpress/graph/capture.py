@@ -60,7 +60,25 @@ def check_model(model: nn.Module) -> None:
             "pass the Python model it was scripted or traced from"
         )
     check_has_values(model)
+    _check_not_quantised(model)
     _check_stored_weights(model)
+
+
+def _check_not_quantised(model: nn.Module) -> None:
+    """Refuse weights that are stored as integers with scales: channels cannot be mixed in them."""
+    for name, module in model.named_modules():
+        weight = getattr(module, "weight", None)
+        packed = type(module).__module__.startswith(("torch.ao.nn.quantized", "bitsandbytes."))
+        integer = isinstance(weight, Tensor) and weight.ndim > 1 and not weight.is_floating_point()
+        subclass = isinstance(weight, Tensor) and "torchao" in type(weight.data).__module__
+        integer_only = any(
+            hasattr(module, part) for part in ("qweight", "weight_packed", "weight_scale")
+        )
+        if packed or integer or subclass or integer_only:
+            raise CaptureError(
+                f"the weight of {name!r} ({type(module).__name__}) is quantised; compress the "
+                "model in floating point first, and quantise the smaller one"
+            )
 
 
 def check_has_values(model: nn.Module) -> None:

@@ -113,7 +113,7 @@ class Program:
         for node in self.operators():
             leaves = pytree.tree_leaves((node.args, node.kwargs))
             named = [leaf for leaf in leaves if is_float_dtype(leaf)]
-            read = [found.get(operand) for operand in node.all_input_nodes if is_float_node(operand)]
+            read = [found.get(n) for n in node.all_input_nodes if is_float_node(n)]
             if named:
                 found[node] = named[0]
             elif is_float_node(node) and read and read[0] is not None and None not in read:

@@ -42,14 +42,17 @@ class Comparison:
 
     best: str
     losses: Mapping[str, float]
-    """Of networks that are not refitted; smaller is better. The first is the usual one."""
+    """Held-out losses; smaller is better. The first is the usual one."""
+    refitted: bool = False
+    """Whether the networks were refitted before they were compared."""
 
     def __str__(self) -> str:
         if len(self.losses) == 1:
             return f"{self.best}; the others that were tried give the same widths"
         others = sorted((loss, name) for name, loss in self.losses.items() if name != self.best)
         listed = ", ".join(f"{name} {loss:.3g}" for loss, name in others)
-        return f"{self.best}, loss {self.losses[self.best]:.3g} before the refit ({listed})"
+        when = "after" if self.refitted else "before"
+        return f"{self.best}, loss {self.losses[self.best]:.3g} {when} the refit ({listed})"
 
 
 def is_enough_held_out(study: Study) -> bool:
@@ -89,6 +92,23 @@ def compare(
     return comparison
 
 
+def compare_finished(agreements: Mapping[str, Agreement]) -> Comparison:
+    """Return which finished network to take: the first one, unless another clearly loses less."""
+    judged = {name: _Judged(held_out_loss(a), a.distances) for name, a in agreements.items()}
+    best = _best_of(judged, share=1.0)
+    return Comparison(best, {name: one.loss for name, one in judged.items()}, refitted=True)
+
+
+def _best_of(judged: Mapping[str, _Judged], share: float) -> str:
+    """Return the first name, or the one of least loss among those that clearly lose less."""
+    best = usual = next(iter(judged))
+    for name in judged:
+        is_clear = _is_clearly_less(judged[name], judged[usual], share)
+        if is_clear and judged[name].loss < judged[best].loss:
+            best = name
+    return best
+
+
 def _compared(
     study: Study,
     distinct: Mapping[str, Plan],
@@ -98,12 +118,9 @@ def _compared(
 ) -> Comparison:
     judge = partial(_agreements, study, distinct, method, bars, checkpoint)
     judged = _judge(study, distinct, judge) if len(distinct) > 1 else {}
-    best = usual = next(iter(distinct))
-    share = CLEARLY_LESS if study.meaning.tokens is None else 1.0
-    for name in judged:
-        is_clear = _is_clearly_less(judged[name], judged[usual], share)
-        if is_clear and judged[name].loss < judged[best].loss:
-            best = name
+    best = next(iter(distinct))
+    if judged:
+        best = _best_of(judged, CLEARLY_LESS if study.meaning.tokens is None else 1.0)
     return Comparison(best, {name: one.loss for name, one in judged.items()} or {best: 0.0})
 
 

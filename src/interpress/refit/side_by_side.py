@@ -15,7 +15,7 @@ from interpress.graph.dense import DenseLayer, dense_layer_of
 from interpress.graph.example import Example
 from interpress.graph.executor import Before, Executor
 from interpress.graph.fast_kernels import fast_kernels
-from interpress.graph.normalised import inverse_sizes
+from interpress.graph.normalised import inverse_sizes, normalised_value
 from interpress.graph.passage import Passage
 from interpress.graph.patterns import Epilogue, arguments_of, epilogue_of
 from interpress.graph.program import Program, captured_name, fixed_size
@@ -186,8 +186,13 @@ class SideBySide:
         return rows[0] if rows else None
 
     def _dense(self, small_node: fx.Node) -> DenseLayer | None:
-        """Return the dense layer that a node is, if its inputs changed and it is used once."""
-        if small_node in self._equal:
+        """Return the dense layer that a node is, if its inputs changed and it is used once.
+
+        In a language model, only layers whose output becomes part of the residual stream are
+        refitted: their target is the stream of the full network. Other layers read a normalised
+        stream, and targets of their own would only be fitted to the calibration texts.
+        """
+        if small_node in self._equal or (self._of_tokens and normalised_value(small_node) is None):
             return None
         dense = dense_layer_of(self._small.program, small_node, self._small.weights)
         return dense if dense is not None and self._uses.get(dense.weight, 0) == 1 else None

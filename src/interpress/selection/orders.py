@@ -48,6 +48,9 @@ class Orders(Mapping[str, ChannelOrder]):
     known_distrust: Mapping[str, str | None] = field(default_factory=dict)
     """Per space, what `Profile.distrust` was, if the statistics are no longer at hand."""
 
+    are_divergences: bool = False
+    """Whether errors are divergences of the model's predictions, as for language models."""
+
     @cached_property
     def untrusted(self) -> dict[str, str]:
         """The spaces that too few rows describe, and why. They stay whole if the budget allows."""
@@ -73,7 +76,8 @@ def order_all(study: Study, selection: str, bars: Display) -> Orders:
             for name, profile in profiles.items():
                 by_space[name] = order_channels(profile, selection)
                 advance(1)
-    return Orders(selection, by_space, profiles)
+    are_divergences = bool(study.statistics.sensitivities)
+    return Orders(selection, by_space, profiles, are_divergences=are_divergences)
 
 
 def order_channels(profile: Profile, selection: str) -> ChannelOrder:

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from interpress.cli.data_files.data_file import DataFile
-from interpress.cli.data_files.suffixes.txt import load_tokenizer
+from interpress.cli.data_files.text import load_tokenizer, read_text
 from interpress.cli.data_options import DataOptions
-from interpress.errors import DataError
 
 _LENGTH = 512  # tokens per example, unless the user or the tokenizer says fewer
 
@@ -21,12 +20,7 @@ class RunningText(DataFile):
     if_empty = "give a longer text, or a smaller --length"
 
     def __init__(self, options: DataOptions) -> None:
-        try:
-            text = options.path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{options.path} is not UTF-8 text ({error}); convert it to UTF-8"
-            ) from error
+        text = read_text(options.path)
         tokenizer = load_tokenizer(options.path, options.tokenizer)
         longest = int(getattr(tokenizer, "model_max_length", None) or _LENGTH)
         length = options.length or min(_LENGTH, longest)

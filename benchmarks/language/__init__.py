@@ -1,0 +1,1 @@
+"""Language models: `preserve` beside other training-free methods, and what comes after."""

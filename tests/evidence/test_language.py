@@ -1,0 +1,76 @@
+"""The baselines of language models do what they say; the benchmark runs end to end."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from benchmarks.language.baselines import flap, layers, magnitude, nystroem, obs, wanda
+from benchmarks.language.neurons import Neurons, measure_neurons
+from tests.pretrained.models import build, texts
+
+import interpress
+from interpress.extend import Cut, prove
+from interpress.surgery.weights import shrunk_copy
+
+
+@pytest.fixture(scope="module")
+def neurons() -> list[Neurons]:
+    spaces = interpress.find_spaces(build("llama"), texts(4), progress=False)
+    return measure_neurons(spaces, [texts(8), texts(8, seed=1)])
+
+
+def test_the_neurons_of_every_mlp_are_measured(neurons: list[Neurons]) -> None:
+    assert [n.weight for n in neurons] == [
+        f"model.layers.{layer}.mlp.down_proj.weight" for layer in (0, 1)
+    ]
+    for one in neurons:
+        assert one.U.shape == (80, 48)
+        assert len(one.producers) == 2  # gate and up
+        assert torch.linalg.eigvalsh(one.G)[0] > -1e-9
+
+
+def test_scores_are_those_of_the_definitions(neurons: list[Neurons]) -> None:
+    one = neurons[0]
+    size = one.G.diagonal().sqrt()
+    expected = (one.U.abs().double() * size[:, None]).sum(1).topk(20).indices.sort().values
+    assert torch.equal(wanda.choose(one, 20).kept, expected)
+    rows = [weight.norm(dim=1) for weight in one.producers]
+    assert torch.equal(
+        magnitude.choose(one, 20).kept, (rows[0] * rows[1]).topk(20).indices.sort().values
+    )
+    choice = flap.choose(one, 20)
+    dropped = [i for i in range(80) if i not in choice.kept.tolist()]
+    assert choice.bias is not None
+    assert torch.allclose(choice.bias, one.mean[dropped] @ one.U[dropped].double())
+
+
+@pytest.mark.parametrize("choose", [nystroem.choose, obs.choose])
+def test_corrections_are_least_squares_and_can_be_cut(choose, neurons) -> None:  # type: ignore[no-untyped-def]
+    choice = choose(neurons[0], 30)
+    G, kept, T = neurons[0].G, choice.kept, choice.T
+    assert torch.allclose(G[kept][:, kept] @ T, G[kept], atol=1e-4 * float(G.diagonal().mean()))
+    spaces = interpress.find_spaces(build("llama"), texts(4), progress=False)
+    cut = Cut(spaces, {neurons[0].space: kept}, {neurons[0].tap: T})
+    assert prove(spaces, cut, shrunk_copy(cut))
+
+
+def test_obs_loses_less_than_magnitude(neurons: list[Neurons]) -> None:
+    def error(kept: torch.Tensor) -> float:
+        one = neurons[0]
+        T = torch.linalg.solve(one.G[kept][:, kept], one.G[kept])
+        E = torch.eye(80, dtype=torch.float64)
+        E[:, :] -= torch.zeros(80, 80, dtype=torch.float64).index_copy(0, kept, T)
+        return float((one.U.double().T @ E.T @ one.G @ E @ one.U.double()).trace())
+
+    assert error(obs.choose(neurons[0], 30).kept) < error(magnitude.choose(neurons[0], 30).kept)
+
+
+def test_the_least_influential_layer_is_dropped() -> None:
+    model = build("llama")
+    influence = layers.influences(model, [texts(4)])
+    smaller = layers.without_layers(model, influence, 1)
+    kept = int(influence[1] > influence[0])
+    assert len(layers.layer_list(smaller)) == 1
+    expected = layers.layer_list(model)[kept].mlp.down_proj.weight
+    assert torch.equal(layers.layer_list(smaller)[0].mlp.down_proj.weight, expected)
+    assert len(layers.layer_list(model)) == 2
