@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from interpress.extend import measure_taps
+from interpress.graph.example import Example
 from interpress.spaces.spaces import Spaces
 
 
@@ -65,7 +66,8 @@ def measure_neurons(spaces: Spaces, batches: Sequence[Tensor]) -> list[Neurons]:
         )
     rows = 0
     for batch in batches:
-        values = measure_taps(spaces, batch, [neurons.tap for neurons in found])
+        example = Example.of(batch).without_cache(spaces.program.model)
+        values = measure_taps(spaces, example, [neurons.tap for neurons in found])
         for neurons in found:
             Z = values[neurons.tap].double().cpu()
             neurons.G += Z.T @ Z

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from interpress import DataError
 from interpress.graph.capture import capture
 from interpress.graph.executor import Executor
+from interpress.graph.program import family
 
 
 class Two(nn.Module):
@@ -79,3 +80,24 @@ def test_weights_are_named_and_inputs_are_not() -> None:
     (linear,) = program.operators()
     assert [program.weight_name(arg) for arg in linear.args] == [None, "weight", "bias"]
     assert program.weight_name("text") is None
+
+
+class Rotates(nn.Module):
+    """Angles in single precision whatever the weights are, as in a rotary embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("frequencies", torch.rand(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        positions = torch.arange(x.shape[1])[:, None]
+        angles = positions.to(torch.float32) * self.frequencies.to(torch.float32)
+        return self.layer(x) * angles.cos()
+
+
+def test_what_is_computed_from_casts_alone_has_their_precision() -> None:
+    program = capture(Rotates(), torch.randn(2, 5, 4))
+    names = [family(node) for node in program.cast_nodes]
+    assert names == ["aten.to", "aten.to", "aten.mul", "aten.cos"]
+    assert set(program.cast_nodes.values()) == {torch.float32}

@@ -177,7 +177,7 @@ def test_the_rounding_of_casts_is_allowed_for_and_no_more() -> None:
     cut = Cut(spaces, {name: torch.arange(0, spaces[name].size, 2)})
     small = shrunk_copy(cut)
     proof = prove(spaces, cut, small)
-    assert 1e-4 < proof.difference <= proof.tolerance <= 1e-2
+    assert 1e-4 < proof.difference <= proof.tolerance <= 3e-2
     bias = small.get_parameter("last.bias")
     with torch.no_grad():
         bias.add_(0.05)

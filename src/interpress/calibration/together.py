@@ -9,12 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from interpress.calibration.calibrate import (
-    Collector,
-    check_same_outputs,
-    predicts_tokens,
-    run_batch,
-)
+from interpress.calibration.calibrate import Collector, predicts_tokens, run_batch
+from interpress.calibration.output_checks import check_same_outputs
 from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
 from interpress.calibration.statistics import Statistics
 from interpress.data.batches import batch_size

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -21,6 +19,7 @@ from interpress.graph.patterns import Epilogue, arguments_of, epilogue_of
 from interpress.graph.program import Program, captured_name, fixed_size
 from interpress.graph.rows import BatchRows
 from interpress.refit.layer_pair import LayerPair, Pairs, kept_outputs, uses_of_weights
+from interpress.refit.layer_rows import LayerRows, LayerSample
 from interpress.refit.output_chunks import OutputChunks
 from interpress.surgery.cut import Cut
 
@@ -29,41 +28,6 @@ _WORK = 6_000_000  # rows times unknowns: larger regressions get fewer rows, but
 _FEWEST_ROWS = 4096  # at least this many plus one per unknown
 _NUMBERS_OF_TOKENS = 2**28  # inputs and outputs of a language model's regression: 1 GiB
 _ROWS_GROUPED = 2048  # of a grouped convolution, whose groups have few unknowns
-
-
-class _Rows(NamedTuple):
-    """Rows of one batch for the regression of one layer."""
-
-    X: Tensor
-    """Inputs of the smaller layer."""
-    target: Tensor
-    """What its output should become: the full network's value."""
-    offset: Tensor
-    """What is added to its output (a single row if it is the same for all)."""
-    weights: Tensor | None
-    """Sample weights; None if all are equal."""
-
-    def only(self, counts: Tensor | None) -> _Rows:
-        """Return the rows that count."""
-        if counts is None:
-            return self
-        index = counts.to(self.X.device)
-        offset = self.offset if len(self.offset) == 1 else self.offset[index]
-        weights = None if self.weights is None else self.weights[counts]
-        return _Rows(self.X[index], self.target[index], offset, weights)
-
-
-@dataclass(frozen=True, eq=False)
-class _Sample:
-    """Sampled inputs of one batch at a layer of the smaller network."""
-
-    at: Tensor | None
-    """Sampled positions; None for all."""
-    X: Tensor
-    summand: Tensor | None
-    weights: Tensor | None
-    counts: Tensor | None
-    """Which of these rows count; None if all do."""
 
 
 class SideBySide:
@@ -159,16 +123,16 @@ class SideBySide:
         hooks = {"before": self._before, "protected": self._equal}
         self.full.advance(full_nodes, lambda batch: hooks)
 
-    def _run_full(self, pairs: Pairs, layer: LayerPair | None, batch: int) -> _Rows | None:
+    def _run_full(self, pairs: Pairs, layer: LayerPair | None, batch: int) -> LayerRows | None:
         """Run a stretch of the full network on one batch; return the rows of its first layer."""
         full_frame, small_frame = self._full_frames[batch], self._small_frames[batch]
         with self.full.working(full_frame), self.small.working(small_frame):
             return self._run_full_here(pairs, layer, batch)
 
-    def _run_full_here(self, pairs: Pairs, layer: LayerPair | None, batch: int) -> _Rows | None:
+    def _run_full_here(self, pairs: Pairs, layer: LayerPair | None, batch: int) -> LayerRows | None:
         sample = None if layer is None else self._sample(layer, batch)
         small_nodes = dict(pairs)
-        rows: list[_Rows] = []
+        rows: list[LayerRows] = []
 
         def after(node: fx.Node, value: Tensor) -> None:
             if node in self._equal:
@@ -228,7 +192,7 @@ class SideBySide:
         )
         return (full.summand, small.summand) if same_shape else None
 
-    def _sample(self, layer: LayerPair, batch: int) -> _Sample:
+    def _sample(self, layer: LayerPair, batch: int) -> LayerSample:
         """Sample rows of a batch from the inputs of the smaller network's layer."""
         dense, frame = layer.dense, self._small_frames[batch]
         affordable = min(_ROWS, _WORK // dense.unknowns)
@@ -244,7 +208,7 @@ class SideBySide:
         X = dense.inputs(operand, at)
         weights = self._row_weights(layer, batch, operand, at, len(X))
         counts = dense.counting(operand, at, self._batches[batch])
-        return _Sample(at, X, summand, weights, counts)
+        return LayerSample(at, X, summand, weights, counts)
 
     def _row_weights(
         self, layer: LayerPair, batch: int, operand: Tensor, at: Tensor | None, rows: int
@@ -261,7 +225,7 @@ class SideBySide:
         per_example = operand.numel() // operand.shape[-1] // len(weights)
         return weights[at // per_example]
 
-    def _rows(self, layer: LayerPair, batch: int, output: Tensor, sample: _Sample) -> _Rows:
+    def _rows(self, layer: LayerPair, batch: int, output: Tensor, sample: LayerSample) -> LayerRows:
         """Return sampled inputs with the target that the full network's output sets for them."""
         dense, kept = layer.dense, layer.kept.to(output.device)
         target = dense.outputs(output, sample.at).index_select(1, kept)
@@ -280,9 +244,9 @@ class SideBySide:
         if self._of_tokens and layer.is_normalised:
             by_size = inverse_sizes(target).square_().reshape(-1).to("cpu", torch.float32)
             weights = by_size if weights is None else weights * by_size
-        return _Rows(sample.X, target, offset, weights).only(sample.counts)
+        return LayerRows(sample.X, target, offset, weights).only(sample.counts)
 
-    def _refit(self, layer: LayerPair, rows: list[_Rows]) -> None:
+    def _refit(self, layer: LayerPair, rows: list[LayerRows]) -> None:
         """Solve for the weights of one layer, and replace them if held-out rows improve."""
         dense, norm = layer.dense, layer.small_epilogue.norm
         weight = self._small.weights[dense.weight]
