@@ -30,5 +30,6 @@ def test_a_batch_has_at_least_16_examples() -> None:
     assert examples_per_batch(spaces(1, side=160), CPU) == 16
 
 
-def test_on_a_gpu_any_number_is_fine() -> None:
-    assert examples_per_batch(spaces(1, side=8), torch.device("cuda")) is None
+def test_on_a_gpu_only_very_large_values_limit_a_batch() -> None:
+    largest = spaces(1, side=8).cost.largest_activation()
+    assert examples_per_batch(spaces(1, side=8), torch.device("cuda")) == 2**31 // largest

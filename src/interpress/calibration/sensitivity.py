@@ -11,6 +11,10 @@ layers are taken to be independent. A consumer whose output becomes part of a re
 measured relative to the size of the stream, because a norm divides by it: `e` is then divided by
 the size of its row, and `g` multiplied by it.
 
+Gradients differ between positions, and so do errors. Where a consumer's output is small, its error
+is small. So the mean is weighted by the squared output, relative to the stream: a position that
+reacts strongly, but at which the layer does nearly nothing, does not count.
+
 The network runs backwards block by block, so the activations of one block are held at a time.
 """
 
@@ -31,6 +35,7 @@ from interpress.graph.example import Example
 from interpress.graph.executor import Executor, Frame
 from interpress.graph.normalised import inverse_sizes, normalised_value
 from interpress.graph.on_device import move_values
+from interpress.linalg.precision import exact_dtype
 from interpress.spaces.read_sites import operand_of
 from interpress.spaces.spaces import Spaces
 from interpress.spaces.taps import Site, Tap
@@ -50,20 +55,21 @@ class Sensitivity:
     """The second moments of the gradients at one tap."""
 
     root: Tensor
-    """(m, channels): `root.T @ root` is the mean of `g g.T` over positions."""
+    """(m, channels): `root.T @ root` is the weighted mean of `g g.T` over positions."""
     rows: int
     """Positions that were measured."""
     of_consumer: bool
     """Whether these are gradients of the consumer's output, relative to the size of its row.
     Otherwise they are gradients of the tap's own columns."""
 
-    def metric(self) -> Tensor:
-        """Return `M / 2`, in double precision.
+    def metric(self, device: torch.device | None = None) -> Tensor:
+        """Return `M / 2` on a device, in its most precise type.
 
         Few rows determine some directions of `M` badly, so it is shrunk towards a multiple of the
         identity, with the weight of one row per channel.
         """
-        root = self.root.double()
+        device = device or self.root.device
+        root = self.root.to(device, exact_dtype(device))
         M, channels = root.T @ root, self.root.shape[1]
         share = channels / (channels + self.rows)
         mean = M.diagonal().mean().clamp(min=1e-30)
@@ -78,11 +84,20 @@ class _GradientSum:
         self.tap, self.of_consumer = tap, of_consumer
         self._sum: Tensor | None = None
         self._rows = 0
+        self._weight = 0.0
 
-    def add(self, gradients: Tensor, generator: torch.Generator) -> None:
-        """Add gradients (rows, channels)."""
+    def add(
+        self, gradients: Tensor, values: Tensor, scale: Tensor | None, generator: torch.Generator
+    ) -> None:
+        """Add gradients (rows, channels), weighted by the values that they belong to.
+
+        `scale` (rows, 1) is one over the size that values are relative to.
+        """
         rows, channels = gradients.shape
+        sizes = values.float().square().sum(1, keepdim=True)
+        gradients = gradients.float() * sizes.sqrt()  # the scales of gradient and weight cancel
         self._rows += rows
+        self._weight += float((sizes if scale is None else sizes * scale.square()).sum())
         if channels <= _LARGEST:
             part = gradients.T @ gradients
         else:
@@ -98,12 +113,12 @@ class _GradientSum:
 
     def result(self) -> Sensitivity | None:
         """Return the mean over all positions; None if no gradient reached this tap."""
-        if self._sum is None or not self._rows or not bool(self._sum.isfinite().all()):
+        if self._sum is None or not bool(self._sum.isfinite().all()):
             return None
-        mean = self._sum / (self._rows if len(self._sum) == self._sum.shape[1] else 1)
-        if len(self._sum) != self._sum.shape[1]:
-            return Sensitivity(mean / self._rows**0.5, self._rows, self.of_consumer)
-        values, vectors = torch.linalg.eigh(mean.double())
+        weight = max(self._weight, 1e-30)
+        if self._sum.shape[1] > _LARGEST:
+            return Sensitivity(self._sum / weight**0.5, self._rows, self.of_consumer)
+        values, vectors = torch.linalg.eigh(self._sum.double() / weight)
         root = (vectors * values.clamp(min=0).sqrt()).T.float()
         return Sensitivity(root.contiguous(), self._rows, self.of_consumer)
 
@@ -190,30 +205,33 @@ class _Backward:
         gradients = iter(torch.autograd.grad(ends, values, starts, allow_unused=True))
         earlier = {node: next(gradients) for node in before}
         for node in watched.outputs:
-            self._add_output(node, next(gradients), watched.sizes, example)
+            self._add_output(node, next(gradients), watched, example)
         for (name, site), _ in watched.operands.items():
             gradient = next(gradients)
             if gradient is not None:
-                columns = self.sums[name].tap.columns(gradient, site)
-                self.sums[name].add(columns.float(), self._generator)
+                tap, operand = self.sums[name].tap, watched.operands[name, site].detach()
+                columns = tap.columns(gradient, site), tap.columns(operand, site)
+                self.sums[name].add(*columns, None, self._generator)
         return {node: gradient for node, gradient in earlier.items() if gradient is not None}
 
     def _add_output(
         self,
         node: fx.Node,
         gradient: Tensor | None,
-        sizes: Mapping[fx.Node, Tensor],
+        watched: _Watched,
         example: Example,
     ) -> None:
         """Add the gradient of a consumer's output, relative to the size of its row."""
         for total in self._by_node[node] if gradient is not None else ():
             if not total.of_consumer or gradient is None:
                 continue
-            rows = gradient.reshape(-1, gradient.shape[-1]).float()
-            at = self._sizes[total.tap.name]
+            rows = gradient.reshape(-1, gradient.shape[-1])
+            values = watched.outputs[node].detach().reshape(rows.shape)
+            at, counting = self._sizes[total.tap.name], _counting(example, len(rows))
+            scale = None
             if at is not None:
-                rows = rows / inverse_sizes(sizes[at].reshape(len(rows), -1))
-            total.add(rows[_counting(example, len(rows))], self._generator)
+                scale = inverse_sizes(watched.sizes[at].reshape(len(rows), -1))[counting]
+            total.add(rows[counting], values[counting], scale, self._generator)
 
     def _ends(
         self, frame: Frame, later: Mapping[fx.Node, Tensor], example: Example

@@ -31,7 +31,7 @@ def weight_gram(
     that an error `e` of the tap causes.
     """
     if sensitivity is not None and not sensitivity.of_consumer:
-        return sensitivity.metric()
+        return sensitivity.metric(spaces.program.device)
     H: Tensor | None = None
     norm = batch_norm_after(spaces.program, tap.sites[0].op.node, parameters)
     for absorber in tap.absorbers:
@@ -40,7 +40,7 @@ def weight_gram(
         if norm is not None and absorber.dim == 1 and len(norm.scale) == len(weight):
             weight = weight * norm.scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
         if sensitivity is not None:
-            weight = torch.linalg.cholesky(sensitivity.metric().to(weight)).mT @ weight
+            weight = torch.linalg.cholesky(sensitivity.metric(weight.device).to(weight)).mT @ weight
         outer = _outer(weight, absorber, tap.size)
         H = outer if H is None else H + outer.to(H)
     return torch.zeros(tap.size, tap.size, dtype=torch.float64) if H is None else H
@@ -97,7 +97,7 @@ def patch_consumer(
     if blocks is None:
         return None
     if tap.name in statistics.sensitivities:
-        metric = statistics.sensitivities[tap.name].metric().to(W)
+        metric = statistics.sensitivities[tap.name].metric(W.device).to(W)
         W, variance = torch.linalg.cholesky(metric).mT @ W, 1.0  # the error is a divergence
     has_bias = norm is not None or arguments_of(node).get("bias") is not None
     G = moments.moments(centred=has_bias)

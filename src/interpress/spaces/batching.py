@@ -13,7 +13,7 @@ _REUSED_BYTES = 2**24
 _FEWEST_EXAMPLES = 16
 # Bytes of the largest value of a batch at which no batch has to be larger. The examples of a
 # language model are long, and have one score per token of the vocabulary at every position.
-_ENOUGH_BYTES = {"cpu": 2**28, "other": 2**30}
+_ENOUGH_BYTES = {"cpu": 2**28, "other": 2**31}
 
 
 def examples_per_batch(spaces: Spaces, device: torch.device) -> int:
