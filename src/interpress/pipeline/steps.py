@@ -155,6 +155,11 @@ def _with_sensitivities(study: Study, bars: Display) -> Study:
             study.meaning,
             study.seed,
         )
+    if not sensitivities:
+        bars.note(
+            "The gradients of this model cannot be computed, so the effect of every layer on the "
+            "predicted tokens is measured by shrinking it alone"
+        )
     return replace(study, statistics=replace(study.statistics, sensitivities=sensitivities))
 
 
