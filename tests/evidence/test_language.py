@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
+from benchmarks.language import command
 from benchmarks.language.baselines import flap, layers, magnitude, nystroem, obs, wanda
 from benchmarks.language.neurons import Neurons, measure_neurons
 from tests.pretrained.models import build, texts
@@ -74,3 +78,23 @@ def test_the_least_influential_layer_is_dropped() -> None:
     expected = layers.layer_list(model)[kept].mlp.down_proj.weight
     assert torch.equal(layers.layer_list(smaller)[0].mlp.down_proj.weight, expected)
     assert len(layers.layer_list(model)) == 2
+
+
+def test_the_benchmark_measures_every_method_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "load_model", lambda path: (build("llama"), None))
+    monkeypatch.setattr(command, "windows", lambda tokenizer, path, count, length: texts(count))
+    words = ["tiny", "--calibrate", "a.txt", "--judge", "b.txt", "--budgets", "0.8"]
+    words += ["--sequences", "40", "--windows", "4", "--out", str(tmp_path / "rows.json")]
+    command.main(words)
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [row["method"] for row in rows] == list(command.METHODS)
+    for row in rows:
+        assert row["left"] <= 0.8 + 1e-9
+        assert row["perplexity"][1] > 1
+    capsys.readouterr()
+    command.main(words)  # nothing is measured again
+    printed = capsys.readouterr().out
+    assert "of the FLOPs" not in printed.splitlines()[0]
+    assert "| preserve |" in printed

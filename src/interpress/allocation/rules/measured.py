@@ -37,9 +37,7 @@ def measured(problem: Problem) -> Iterator[Widths]:
     return marginal(problem)
 
 
-def effect_factor(
-    order: ChannelOrder, effect: list[tuple[int, float]], trust: float = _TRUST
-) -> float:
+def effect_factor(order: ChannelOrder, effect: list[tuple[int, float]]) -> float:
     """Return the ratio of measured effect to predicted error, shrunk towards 1 on a log scale."""
     ratios = [
         math.log(distance / error)
@@ -48,4 +46,4 @@ def effect_factor(
         )
         if distance > 0 and error > 0 and math.isfinite(distance)
     ]
-    return math.exp(trust * sum(ratios) / len(ratios)) if ratios else 1.0
+    return math.exp(_TRUST * sum(ratios) / len(ratios)) if ratios else 1.0
