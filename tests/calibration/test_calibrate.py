@@ -12,8 +12,10 @@ import interpress
 from interpress import DataError, demo, find_spaces
 from interpress.calibration import calibrate as module
 from interpress.calibration.calibrate import calibrate
-from interpress.evaluation.output_meaning import OutputMeaning
+from interpress.evaluation.output_meaning import OutputMeaning, find_meaning
 from interpress.graph.example import Example
+from interpress.graph.executor import Executor
+from interpress.graph.normalised import inverse_sizes, normalised_value
 from interpress.surgery.interpolations import interpolations
 
 
@@ -187,3 +189,30 @@ def test_a_batch_on_which_the_model_does_not_run_is_named() -> None:
         DataError, match=r"calibration batch 1 with inputs of shape \(\d+, 1, 5, 8\)"
     ):
         interpress.analyze(demo.network(), [images[:20], images[20:, :, :5]], progress=False)
+
+
+def test_rows_are_relative_to_the_stream_that_several_layers_add_to() -> None:
+    """Attention and MLP of GPT-NeoX add to one sum; the rows of both are divided by its size."""
+    hf = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = hf.GPTNeoXConfig(
+        vocab_size=96, hidden_size=48, intermediate_size=80, num_hidden_layers=1,
+        num_attention_heads=4, initializer_range=0.2, bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    model = hf.GPTNeoXForCausalLM(config).eval()
+    tokens = torch.randint(5, 96, (8, 9))
+    spaces = interpress.find_spaces(model, tokens[:4], progress=False)
+    example = Example((tokens,)).without_cache(model)
+    statistics = calibrate(spaces, [example], meaning=find_meaning(model, example))
+    values = Executor(spaces.program).record(example)
+    checked = 0
+    for name, halves in statistics.halves.items():
+        (site,) = spaces.taps[name].sites
+        stream = normalised_value(site.op.node)
+        if stream is None or site.positions.shape[0] > 1:
+            continue
+        operand = values[site.op.node.args[0]].reshape(72, -1)
+        rows = (operand * inverse_sizes(values[stream].reshape(72, -1))).double()
+        assert torch.allclose(halves.factor.G, rows.T @ rows, rtol=1e-4, atol=1e-4)
+        checked += 1
+    assert checked == 2

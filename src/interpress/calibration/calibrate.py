@@ -178,9 +178,9 @@ class Collector:
     def after(self, node: fx.Node, value: Any) -> None:
         """Add the variance of consumers' outputs, and channels before they are averaged."""
         for name, channel in self._outputs.get(node, ()):
-            if name in self._streams:
-                value = self._add_relative(name, value)
-            self._variances[name].add(value, channel, self.batch.masks)
+            is_relative = name in self._streams
+            output = self._add_relative(name, value) if is_relative else value
+            self._variances[name].add(output, channel, self.batch.masks)
         for source in self._pooled.get(node, ()):
             rows, in_second = source.rows(value, self.batch, self._rows_wanted(len(source.order)))
             self._rows[source.tap].add_local(rows, in_second)
