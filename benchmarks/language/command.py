@@ -151,7 +151,8 @@ class _Run:
         network = shrunk_copy(cut)
         if is_refitted:
             batches = [Example.of(batch).without_cache(self.model) for batch in self.batches]
-            network = copy_with(network, refit(cut, network, batches, of_tokens=True).weights)
+            weights = self.analysis.study.row_weights()
+            network = copy_with(network, refit(cut, network, batches, row_weights=weights).weights)
         else:
             for neurons in self._neurons:
                 _add_bias(network, neurons.weight, choices[neurons.space].bias)

@@ -11,6 +11,7 @@ from torch import Tensor, fx
 from interpress.calibration.averaged import averaged_sources
 from interpress.calibration.consumers import dense_consumers, shrinkable_taps
 from interpress.calibration.output_checks import check_not_nan, check_same_outputs
+from interpress.calibration.row_weights import RowWeights
 from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
 from interpress.calibration.statistics import OutputVariance, PatchMoments, Statistics
 from interpress.calibration.tap_rows import TapRows, TapRowsState
@@ -53,14 +54,19 @@ def calibrate(
     meaning: OutputMeaning | None = None,
     expected: int | None = None,
     seed: int = 0,
+    row_weights: Mapping[str, RowWeights] | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> Statistics:
     """Run the original network over the batches once; memory does not grow with the data.
 
     `patches` also measures what the selection "patches" needs. `expected` is about how many
-    examples there are, if known. `done` is called after every batch.
+    examples there are, if known. `row_weights` as for a `Collector`. `done` is called after every
+    batch.
     """
-    collector = Collector(spaces, seed, patches, expected, of_tokens=predicts_tokens(meaning))
+    of_tokens = predicts_tokens(meaning)
+    collector = Collector(
+        spaces, seed, patches, expected, of_tokens=of_tokens, row_weights=row_weights
+    )
     top_classes: list[TopClasses | None] = []
     kernels = fast_kernels(spaces.program, spaces.program.parameters())
     executor = Executor(spaces.program, kernels=kernels)
@@ -125,11 +131,12 @@ class Collector:
         taps: Collection[str] | None = None,
         *,
         of_tokens: bool = False,
+        row_weights: Mapping[str, RowWeights] | None = None,
     ) -> None:
         """Prepare to measure some taps, or all at which a channel can be dropped.
 
         `of_tokens` is for language models: rows are relative to the size of the residual stream,
-        and more of them are taken.
+        and more of them are taken. `row_weights` says, per tap, how much rows of a size count.
         """
         self.batch = BatchRows(1)
         self._taps = [t for t in shrinkable_taps(spaces) if taps is None or t.name in taps]
@@ -141,7 +148,7 @@ class Collector:
         self._pooled = averaged_sources(self._taps)
         self._patches, self._expected = patches, expected
         self._outputs: dict[fx.Node, list[tuple[str, int]]] = {}
-        self._of_tokens = of_tokens
+        self._of_tokens, self._row_weights = of_tokens, row_weights or {}
         self._streams: dict[str, fx.Node] = {}  # per tap, what its rows are relative to
         self._waiting: dict[str, tuple[Tap, Site, Tensor]] = {}
         parameters = spaces.program.parameters()
@@ -187,7 +194,8 @@ class Collector:
 
     def _add_relative(self, name: str, stream: Tensor) -> Tensor:
         """Add rows that waited for the stream, relative to its size; return the scaled stream."""
-        scale = inverse_sizes(stream.reshape(-1, stream.shape[-1]))
+        rows, weights = stream.reshape(-1, stream.shape[-1]), self._row_weights.get(name)
+        scale = inverse_sizes(rows) if weights is None else weights.factors(rows)
         self._add(*self._waiting.pop(name), scale)
         return stream * scale.reshape(*stream.shape[:-1], 1)
 

@@ -11,9 +11,14 @@ layers are taken to be independent. A consumer whose output becomes part of a re
 measured relative to the size of the stream, because a norm divides by it: `e` is then divided by
 the size of its row, and `g` multiplied by it.
 
-Gradients differ between positions, and so do errors. Where a consumer's output is small, its error
-is small. So the mean is weighted by the squared output, relative to the stream: a position that
-reacts strongly, but at which the layer does nearly nothing, does not count.
+Gradients differ between positions, and so do errors. Rows of a size class (see `row_weights`) count
+as much as their gradients say, and `M` is a mean in which all classes are scaled alike:
+
+    KL  ~=  mean over rows of  weight * 1/2 * e @ M @ e
+
+Where a consumer's output is small, its error is small. So this mean is weighted by the squared
+output, relative to the stream: a position that reacts strongly, but at which the layer does nearly
+nothing, does not count.
 
 The network runs backwards block by block, so the activations of one block are held at a time.
 """
@@ -28,6 +33,7 @@ import torch
 from torch import Tensor, fx
 
 from interpress.calibration.consumers import dense_consumers, shrinkable_taps
+from interpress.calibration.row_weights import ClassSums, RowWeights
 from interpress.data.batches import batch_size, split_batch
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.graph.blocks import Block
@@ -61,6 +67,8 @@ class Sensitivity:
     of_consumer: bool
     """Whether these are gradients of the consumer's output, relative to the size of its row.
     Otherwise they are gradients of the tap's own columns."""
+    row_weights: RowWeights | None = None
+    """How much rows count by their size, if they are relative to it."""
 
     def metric(self, device: torch.device | None = None) -> Tensor:
         """Return `M / 2` on a device, in its most precise type.
@@ -77,6 +85,12 @@ class Sensitivity:
         return M.div_(2)
 
 
+def row_weights_of(sensitivities: Mapping[str, Sensitivity]) -> dict[str, RowWeights]:
+    """Return, per tap, how much its rows count by their size, where that is known."""
+    weights = {name: one.row_weights for name, one in sensitivities.items()}
+    return {name: one for name, one in weights.items() if one is not None}
+
+
 class _GradientSum:
     """Sums `g g.T` over the positions of all batches."""
 
@@ -85,6 +99,7 @@ class _GradientSum:
         self._sum: Tensor | None = None
         self._rows = 0
         self._weight = 0.0
+        self._classes: ClassSums | None = None
 
     def add(
         self, gradients: Tensor, values: Tensor, scale: Tensor | None, generator: torch.Generator
@@ -95,7 +110,13 @@ class _GradientSum:
         """
         rows, channels = gradients.shape
         sizes = values.float().square().sum(1, keepdim=True)
-        gradients = gradients.float() * sizes.sqrt()  # the scales of gradient and weight cancel
+        gradients = gradients.float()
+        roots = sizes.sqrt()  # the scales of gradient and weight cancel
+        if scale is not None:
+            self._classes = self._classes or ClassSums()
+            squares = (gradients / scale).square().sum(1)
+            roots = roots / self._classes.add(squares, scale)[:, None].sqrt()
+        gradients = gradients * roots
         self._rows += rows
         self._weight += float((sizes if scale is None else sizes * scale.square()).sum())
         if channels <= _LARGEST:
@@ -115,12 +136,15 @@ class _GradientSum:
         """Return the mean over all positions; None if no gradient reached this tap."""
         if self._sum is None or not bool(self._sum.isfinite().all()):
             return None
-        weight = max(self._weight, 1e-30)
+        weight, row_weights = max(self._weight, 1e-30), None
+        if self._classes is not None:
+            weight, row_weights = weight / self._classes.usual, self._classes.weights()
         if self._sum.shape[1] > _LARGEST:
-            return Sensitivity(self._sum / weight**0.5, self._rows, self.of_consumer)
-        values, vectors = torch.linalg.eigh(self._sum.double() / weight)
-        root = (vectors * values.clamp(min=0).sqrt()).T.float()
-        return Sensitivity(root.contiguous(), self._rows, self.of_consumer)
+            root = self._sum / weight**0.5
+        else:
+            values, vectors = torch.linalg.eigh(self._sum.double() / weight)
+            root = (vectors * values.clamp(min=0).sqrt()).T.float().contiguous()
+        return Sensitivity(root, self._rows, self.of_consumer, row_weights)
 
 
 def measure_sensitivities(

@@ -19,6 +19,7 @@ from torch import fx
 from interpress.calibration.averaged import averaged_sources
 from interpress.calibration.calibrate import Collector, survey
 from interpress.calibration.consumers import dense_consumers, shrinkable_taps
+from interpress.calibration.row_weights import RowWeights
 from interpress.calibration.statistics import Statistics
 from interpress.calibration.together import LANES, lanes_of
 from interpress.data.batches import batch_size, split_batch
@@ -90,14 +91,16 @@ class BlockWalk:
         most: int | None = None,
         rest: torch.device | None = None,
         of_tokens: bool = False,
+        row_weights: Mapping[str, RowWeights] | None = None,
     ) -> None:
         """Prepare to walk; at most `most` examples run at once, and values rest on `rest`.
 
-        `of_tokens` as for a `Collector`.
+        `of_tokens` and `row_weights` as for a `Collector`.
         """
         self._spaces, self._batches, self.blocks = spaces, batches, blocks
         self._patches, self._expected, self._seed = patches, expected, seed
-        self.most, self.rest, self._of_tokens = most, rest, of_tokens
+        self.most, self.rest = most, rest
+        self._of_tokens, self._row_weights = of_tokens, row_weights
         self._next = 0
         self._passage: Passage | None = None
         self._rows: list[tuple[int, BatchRows]] = []  # the lane of every batch, and its examples
@@ -143,7 +146,7 @@ class BlockWalk:
         def empty() -> Collector:
             return Collector(
                 self._spaces, self._seed, self._patches, self._expected, names,
-                of_tokens=self._of_tokens,
+                of_tokens=self._of_tokens, row_weights=self._row_weights,
             )  # fmt: skip
 
         if Processes().size == 1:

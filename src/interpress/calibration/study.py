@@ -9,7 +9,9 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from interpress.calibration.row_weights import RowWeights
 from interpress.calibration.sample_weights import TopClasses
+from interpress.calibration.sensitivity import row_weights_of
 from interpress.calibration.statistics import Statistics
 from interpress.calibration.streamed import BlockWalk
 from interpress.data.batches import can_merge, merge_batches
@@ -74,6 +76,16 @@ class Study:
         if self.top_classes is None:
             return torch.ones(self.fit_examples)
         return self.top_classes.weights()
+
+    def row_weights(self) -> dict[str, RowWeights]:
+        """Return, per weight that reads a tap, how much the rows of its output count.
+
+        Only language models have them; see `calibration.row_weights`.
+        """
+        return {
+            self.spaces.taps[name].absorbers[0].weight: weights
+            for name, weights in row_weights_of(self.statistics.sensitivities).items()
+        }
 
     @property
     def held_examples(self) -> int:

@@ -7,10 +7,11 @@ result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from interpress.calibration.calibrate import Collector, predicts_tokens, run_batch
 from interpress.calibration.output_checks import check_same_outputs
+from interpress.calibration.row_weights import RowWeights
 from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
 from interpress.calibration.statistics import Statistics
 from interpress.data.batches import batch_size
@@ -40,13 +41,16 @@ def calibrate_together(
     meaning: OutputMeaning | None = None,
     expected: int | None = None,
     seed: int = 0,
+    row_weights: Mapping[str, RowWeights] | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> Statistics:
     """Return the statistics of all batches, which every process has; see `calibrate`."""
 
     def empty() -> Collector:
         of_tokens = predicts_tokens(meaning)
-        return Collector(spaces, seed, patches, expected, of_tokens=of_tokens)
+        return Collector(
+            spaces, seed, patches, expected, of_tokens=of_tokens, row_weights=row_weights
+        )
 
     kernels = fast_kernels(spaces.program, spaces.program.parameters())
     executor = Executor(spaces.program, kernels=kernels)

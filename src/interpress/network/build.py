@@ -14,6 +14,7 @@ from interpress.network.build_by_block import RefitExamples, build_by_block
 from interpress.network.compare import is_enough_held_out
 from interpress.network.loss import held_out_loss
 from interpress.network.network import Network
+from interpress.network.shared_heads import solved_for_all_inputs
 from interpress.progress import Display
 from interpress.refit.refit import RefitResult, examples_needed, held_bytes, refit
 from interpress.spaces.batching import captured_examples, examples_per_batch
@@ -52,7 +53,10 @@ def build(
     if not refits:
         agreement = None if study.data is None else study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement)
-    solved = _refit(study, cut, corrected, method, bars, memory)
+    start = solved_for_all_inputs(study, cut, cut.T) if method.correct else {}
+    begun = copy_with(corrected, start) if start else corrected
+    solved = _refit(study, cut, begun, method, bars, memory)
+    solved.weights = {**start, **solved.weights}
     if not solved.weights:
         agreement = study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement, solved)
@@ -94,7 +98,7 @@ def _refit(
             chosen.examples,
             sample_weights=chosen.weights,
             seed=study.seed,
-            of_tokens=study.meaning.tokens is not None,
+            row_weights=None if study.meaning.tokens is None else study.row_weights(),
             done=advance,
         )
 

@@ -29,6 +29,7 @@ from interpress.network.judging import Judging
 from interpress.network.loss import held_out_loss
 from interpress.network.network import Network
 from interpress.network.proof_by_block import ProofByBlock
+from interpress.network.shared_heads import solved_for_all_inputs
 from interpress.network.tap_errors import TapError, tap_error
 from interpress.progress import Display
 from interpress.refit.layer_pair import Pairs, pairs_of, stretches
@@ -101,13 +102,14 @@ class _Builder:
             self._side = SideBySide(
                 cut, self._full, small, refit.examples, refit.weights, study.seed,
                 before=actual_groups, rest=self._walk.rest,
-                of_tokens=study.meaning.tokens is not None,
+                row_weights=None if study.meaning.tokens is None else study.row_weights(),
             )  # fmt: skip
         self._as_cut = Executor(small)
         few = refit is not None and not is_enough_held_out(study)
         parts: list[Part] = ["held", "all"] if few else ["held"]
         self._judgings = {str(part): self._judging(part) for part in parts}
         self._errors: dict[str, TapError] = {}
+        self._start: dict[str, Tensor] = {}  # weights from which the refit of a block begins
 
     def _judging(self, part: Part) -> Judging:
         examples, rest = list(self._study.evaluator(part).examples()), self._walk.rest
@@ -160,8 +162,11 @@ class _Builder:
             if len(columns) < tap.size:
                 halves = self._study.statistics.halves[name]
                 self._errors[name] = tap_error(tap, columns, halves, regularize, quick=True)
-        self._walk.release()
         cut = self._cut.with_interpolations(T)
+        self._start = {}
+        if self._side is not None:
+            self._start = solved_for_all_inputs(self._study, cut, T)
+        self._walk.release()
         full_nodes, small_nodes = _nodes(self._pairs[number])
         names = [name for name in _weights_of(self._full, full_nodes) if name in cut.weights]
         weights = {name: cut.weights[name] for name in names}
@@ -177,6 +182,8 @@ class _Builder:
         _, small_nodes = _nodes(self._pairs[number])
         for name in _weights_of(self._small, small_nodes):  # before the refit changes them
             self._as_cut.set_weight(name, self._as_cut.weights[name].clone())
+        for name, weight in self._start.items():
+            self._side.set_weight(name, weight)
         parts = list(stretches(self._pairs[number], self._side.begins_stretch))
         for part, pairs in enumerate(parts):
             is_last = number == len(self._pairs) - 1 and part == len(parts) - 1

@@ -18,7 +18,7 @@ from interpress.budgets.search import Search
 from interpress.calibration.calibrate import calibrate
 from interpress.calibration.room import GIB, bytes_at_once, make_room
 from interpress.calibration.sensitivity import EXAMPLES as SENSITIVITY_EXAMPLES
-from interpress.calibration.sensitivity import measure_sensitivities
+from interpress.calibration.sensitivity import Sensitivity, measure_sensitivities, row_weights_of
 from interpress.calibration.streamed import BlockWalk, blocks_of, streamed
 from interpress.calibration.study import Study
 from interpress.calibration.together import calibrate_together
@@ -28,7 +28,7 @@ from interpress.data.shards import joined
 from interpress.data.sources import rereadable
 from interpress.dryrun.find import find_spaces
 from interpress.errors import ArgumentError
-from interpress.evaluation.output_meaning import find_meaning
+from interpress.evaluation.output_meaning import OutputMeaning, find_meaning
 from interpress.files.checkpoint import Checkpoint
 from interpress.graph.capture import check_model
 from interpress.network.network import Network
@@ -105,11 +105,13 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
     The statistics of a large network are measured later, block by block.
     """
     meaning = find_meaning(spaces.program.model, data.first(), options.kind, options.output)
-    processes = Processes()
+    processes, usable = Processes(), _measurable(spaces)
+    sensitivities = _sensitivities(usable, data, meaning, options, bars)
     settings: dict[str, Any] = {
         "patches": options.patches,
         "expected": data.expected_fit_examples(),
         "seed": options.seed,
+        "row_weights": row_weights_of(sensitivities),
     }
     by_block = {**settings, "of_tokens": meaning.tokens is not None}
     walk = _walk(spaces, data, options, by_block, bars) if _is_large(spaces, options) else None
@@ -129,10 +131,9 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
                 statistics = calibrate_together(spaces, batches, processes, **settings)
             else:
                 statistics = calibrate(spaces, batches, **settings)
-    statistics = replace(statistics, data=data.fingerprint())
-    study = Study(
-        spaces=_measurable(spaces),
-        statistics=statistics,
+    return Study(
+        spaces=usable,
+        statistics=replace(statistics, data=data.fingerprint(), sensitivities=sensitivities),
         data=data,
         meaning=meaning,
         fit_examples=statistics.examples,
@@ -140,27 +141,23 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
         seed=options.seed,
         walk=walk,
     )
-    return _with_sensitivities(study, bars) if options.patches else study
 
 
-def _with_sensitivities(study: Study, bars: Display) -> Study:
+def _sensitivities(
+    spaces: Spaces, data: CalibrationSet, meaning: OutputMeaning, options: Options, bars: Display
+) -> Mapping[str, Sensitivity]:
     """Measure how the predicted tokens react to errors, if the model is a language model."""
-    if study.meaning.tokens is None:
-        return study
+    if meaning.tokens is None or not options.patches:
+        return {}
+    batches = data.batches("fit", limit=SENSITIVITY_EXAMPLES)
     with bars.task("measuring sensitivities", None):
-        sensitivities = measure_sensitivities(
-            study.spaces,
-            blocks_of(study.spaces),
-            study.require_data().batches("fit", limit=SENSITIVITY_EXAMPLES),
-            study.meaning,
-            study.seed,
-        )
-    if not sensitivities:
+        found = measure_sensitivities(spaces, blocks_of(spaces), batches, meaning, options.seed)
+    if not found:
         bars.note(
             "The gradients of this model cannot be computed, so the effect of every layer on the "
             "predicted tokens is measured by shrinking it alone"
         )
-    return replace(study, statistics=replace(study.statistics, sensitivities=sensitivities))
+    return found
 
 
 def _is_large(spaces: Spaces, options: Options) -> bool:

@@ -11,13 +11,14 @@ better on rows that were not fitted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
+from interpress.calibration.row_weights import RowWeights
 from interpress.errors import DataError
 from interpress.graph.blocks import bytes_before
 from interpress.graph.capture import capture
@@ -53,13 +54,13 @@ def refit(
     *,
     sample_weights: Tensor | None = None,
     seed: int = 0,
-    of_tokens: bool = False,
+    row_weights: Mapping[str, RowWeights] | None = None,
     done: Callable[[int], None] = lambda operators: None,
 ) -> RefitResult:
     """Return new weights for a smaller network, from batches that are all held at once.
 
-    `sample_weights` has one weight per example; None weighs all equally. `of_tokens` is for
-    language models. `done` is called with the number of operators finished.
+    `sample_weights` has one weight per example; None weighs all equally. `row_weights` as for
+    `SideBySide`. `done` is called with the number of operators finished.
     """
     full = cut.spaces.program
     small = program_of(smaller, full)
@@ -67,7 +68,7 @@ def refit(
         return RefitResult(skipped=OTHER_OPERATORS)
     walk = SideBySide(
         cut, full, small, examples, sample_weights, seed,
-        before=actual_groups, of_tokens=of_tokens,
+        before=actual_groups, row_weights=row_weights,
     )  # fmt: skip
     parts = list(stretches(pairs_of(full, small), walk.begins_stretch))
     for number, pairs in enumerate(parts):

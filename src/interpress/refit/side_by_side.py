@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
+from interpress.calibration.row_weights import RowWeights
 from interpress.data.batches import batch_size
 from interpress.graph.dense import DenseLayer, dense_layer_of
 from interpress.graph.example import Example
@@ -44,18 +45,20 @@ class SideBySide:
         *,
         before: Before,
         rest: torch.device | None = None,
-        of_tokens: bool = False,
+        row_weights: Mapping[str, RowWeights] | None = None,
     ) -> None:
         """Begin both networks; between two stretches, values rest on `rest`.
 
-        `of_tokens` is for language models: errors are relative to the size of the residual stream,
-        and more rows are fitted.
+        `row_weights` is for language models, and may be empty: errors are relative to the size of
+        the residual stream, rows of the layers that it names count by their size, and more rows are
+        fitted.
         """
         self.new_weights: dict[str, Tensor] = {}
         self.changed: set[str] = set()
         """The names of all weights that were refitted."""
         self.errors: dict[str, tuple[float, float]] = {}
-        self._cut, self._before, self._of_tokens = cut, before, of_tokens
+        self._cut, self._before = cut, before
+        self._of_tokens, self._weights_by_size = row_weights is not None, row_weights or {}
         self.full = Passage.begin(_executor(full), examples, rest)
         self.small = Passage.begin(_executor(small), examples, rest)
         self._full, self._small = self.full.executor, self.small.executor
@@ -242,7 +245,9 @@ class SideBySide:
             target = target + summand.index_select(1, kept)
         weights = sample.weights
         if self._of_tokens and layer.is_normalised:
-            by_size = inverse_sizes(target).square_().reshape(-1).to("cpu", torch.float32)
+            known = self._weights_by_size.get(dense.weight)
+            factors = inverse_sizes(target) if known is None else known.factors(target)
+            by_size = factors.square_().reshape(-1).to("cpu", torch.float32)
             weights = by_size if weights is None else weights * by_size
         return LayerRows(sample.X, target, offset, weights).only(sample.counts)
 
@@ -266,14 +271,15 @@ class SideBySide:
         self.errors[dense.weight] = (solution.before, solution.after)
         if solution.change is None:
             return
-        self._set(dense.weight, weight + solution.change.reshape(weight.shape))
+        self.set_weight(dense.weight, weight + solution.change.reshape(weight.shape))
         if bias is not None and dense.bias is not None:
-            self._set(dense.bias, bias + solution.shift)
+            self.set_weight(dense.bias, bias + solution.shift)
         elif norm is not None:
             mean = self._small.weights[norm.running_mean]
-            self._set(norm.running_mean, mean - solution.shift)
+            self.set_weight(norm.running_mean, mean - solution.shift)
 
-    def _set(self, name: str, value: Tensor) -> None:
+    def set_weight(self, name: str, value: Tensor) -> None:
+        """Give the smaller network a new weight."""
         self.new_weights[name] = self._small.set_weight(name, value)
         self.changed.add(name)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from interpress.calibration.halves import Halves
+from interpress.calibration.row_weights import RowWeights
 from interpress.calibration.sample_weights import TopClasses
 from interpress.calibration.sensitivity import Sensitivity
 from interpress.calibration.statistics import PatchMoments, Statistics
@@ -37,6 +38,8 @@ def to_record(statistics: Statistics) -> tuple[dict[str, Tensor], Record]:
         moments[name] = patches.rows
     for name, sensitivity in statistics.sensitivities.items():
         tensors[f"sensitivity:{name}"] = sensitivity.root
+        if sensitivity.row_weights is not None:
+            tensors[f"row weights:{name}"] = sensitivity.row_weights.by_class
     if statistics.top_classes is not None:
         tensors["classes"] = statistics.top_classes.classes
         tensors["probabilities"] = statistics.top_classes.probabilities
@@ -80,10 +83,12 @@ def from_record(tensors: dict[str, Tensor], record: Record, device: torch.device
     top_classes = None
     if "classes" in tensors:
         top_classes = TopClasses(tensors["classes"], tensors["probabilities"])
-    sensitivities = {
-        name: Sensitivity(tensors[f"sensitivity:{name}"], int(rows), bool(of_consumer))
-        for name, (rows, of_consumer) in record["sensitivities"].items()
-    }
+    sensitivities = {}
+    for name, (rows, of_consumer) in record["sensitivities"].items():
+        by_class = tensors.get(f"row weights:{name}")
+        row_weights = None if by_class is None else RowWeights(by_class)
+        root = tensors[f"sensitivity:{name}"]
+        sensitivities[name] = Sensitivity(root, int(rows), bool(of_consumer), row_weights)
     return Statistics(
         halves,
         dict(record["output_variances"]),
