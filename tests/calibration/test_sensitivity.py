@@ -13,7 +13,7 @@ from interpress.evaluation.output_meaning import find_meaning
 from interpress.graph.blocks import Block
 from interpress.graph.example import Example
 from interpress.graph.executor import Executor
-from interpress.graph.normalised import inverse_sizes, normalised_value
+from interpress.graph.normalised import normalised_value
 from interpress.spaces.spaces import Spaces
 
 
@@ -53,7 +53,9 @@ def test_a_small_error_causes_the_predicted_divergence(number: int) -> None:
     sizes = values[node].norm(dim=-1, keepdim=True)
     noise = 1e-3 * sizes * torch.randn(values[node].shape, dtype=torch.float64)
     rows = values[stream].reshape(-1, values[stream].shape[-1])
-    relative = float((sizes.reshape(-1, 1) * inverse_sizes(rows)).square().mean())
+    weights = found[tap].row_weights
+    assert weights is not None
+    relative = float((sizes.reshape(-1, 1) * weights.factors(rows)).square().mean())
     frame = executor.frame(example)
     for operator in program.operators():
         executor.advance(frame, [operator])
@@ -96,6 +98,10 @@ def test_analysis_keeps_the_sensitivities(tmp_path: object) -> None:
     for name, one in again.study.statistics.sensitivities.items():
         assert torch.equal(one.root, found[name].root)
         assert (one.rows, one.of_consumer) == (found[name].rows, found[name].of_consumer)
+        weights, expected = one.row_weights, found[name].row_weights
+        assert weights is not None
+        assert expected is not None
+        assert torch.equal(weights.by_class, expected.by_class)
     first, second = (a.compress(flops=0.8, progress=False) for a in (analysis, again))
     assert dict(first.widths) == dict(second.widths)
 

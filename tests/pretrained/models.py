@@ -69,6 +69,18 @@ def t5() -> nn.Module:
     return hf.T5ForConditionalGeneration(config)
 
 
+def gemma3n() -> nn.Module:
+    """Its config has one size of the MLP per layer."""
+    config = hf.Gemma3nTextConfig(
+        **_TOKENS, vocab_size_per_layer_input=VOCABULARY, hidden_size=48,
+        hidden_size_per_layer_input=8, intermediate_size=[80, 80, 80], num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=12, altup_num_inputs=2,
+        laurel_rank=8, layer_types=["sliding_attention", "full_attention", "full_attention"],
+        num_kv_shared_layers=0, activation_sparsity_pattern=[0.0] * 3,
+    )  # fmt: skip
+    return hf.Gemma3nForCausalLM(config)
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     function.__name__: function for function in (llama, qwen2, qwen3, gpt2, opt, bert, vit, t5)
 }
@@ -76,7 +88,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 
 def build(name: str) -> nn.Module:
     torch.manual_seed(0)
-    return MODELS[name]().eval()
+    return (gemma3n if name == "gemma3n" else MODELS[name])().eval()
 
 
 def inputs(name: str, count: int) -> dict[str, Tensor]:

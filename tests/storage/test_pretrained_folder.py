@@ -50,6 +50,21 @@ def test_widths_that_differ_are_refused_with_the_remedy(tmp_path: Path) -> None:
     assert result.model.config.intermediate_size == 80  # type: ignore[union-attr]
 
 
+def test_widths_that_differ_are_written_where_a_config_has_a_list(tmp_path: Path) -> None:
+    result = compressed(
+        "gemma3n", same_widths=False, method=Method(refit=False), flops=0.9,
+        exclude=["*self_attn*", "*laurel*", "*altup*"],
+    )  # fmt: skip
+    mlps = [result.widths[f"model.layers.{number}.mlp.gate_proj"] for number in range(3)]
+    assert len(set(mlps)) > 1
+    assert result.model.config.intermediate_size == mlps  # type: ignore[union-attr]
+    result.save_pretrained(tmp_path / "smaller")
+    loaded: Any = type(result.model).from_pretrained(tmp_path / "smaller").eval()  # type: ignore[attr-defined]
+    x = inputs("llama", 3)
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(**x).logits, result.model(**x).logits)
+
+
 def test_other_models_are_refused(tmp_path: Path) -> None:
     data = torch.randn(40, 6)
     model = nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Linear(20, 3))

@@ -37,7 +37,7 @@ from interpress.pipeline.identity import checkpoint_bytes, identity
 from interpress.pipeline.literal import literal_iterative_id
 from interpress.pipeline.options import Options
 from interpress.pipeline.warn import warn_about
-from interpress.pretrained.config_edits import has_config
+from interpress.pretrained.config_edits import has_config, has_lists
 from interpress.pretrained.describe import config_values, update_config
 from interpress.pretrained.width_groups import groups_of_blocks
 from interpress.progress import Display
@@ -203,8 +203,9 @@ def describe_in_config(study: Study, network: Network) -> None:
     widths = network.plan.widths
     if not network.plan.kept or not has_config(study.original):
         return
+    config = getattr(study.original, "config", None)
     for group in groups_of_blocks(study.spaces):  # finding out what a config can say takes time
-        if len({widths.get(name) for name in group}) > 1:
+        if len({widths.get(name) for name in group}) > 1 and not has_lists(config):
             return
     assert study.config_groups is not None
     with contextlib.suppress(ArgumentError):  # `save_pretrained` says why it cannot

@@ -59,12 +59,27 @@ def read(config: Any, path: Path) -> Any:
     return config[0] if is_list else config
 
 
-def write(config: Any, path: Path, value: int) -> None:
-    """Set an attribute; every entry, if it is a list."""
+def write(config: Any, path: Path, value: int | list[int]) -> None:
+    """Set an attribute; every entry, if it is a list and the value is a number."""
     for name in path[:-1]:
         config = getattr(config, name)
     before = getattr(config, path[-1], None)
-    setattr(config, path[-1], [value] * len(before) if isinstance(before, list) else value)
+    if isinstance(before, list) and not isinstance(value, list):
+        value = [value] * len(before)
+    setattr(config, path[-1], value)
+
+
+def listed(config: Any, path: Path) -> list[int] | None:
+    """Return the entries of an attribute with one size per layer; None if it is another one."""
+    for name in path:
+        config = getattr(config, name, None)
+    is_sizes = isinstance(config, list) and len(config) > 1 and all(type(n) is int for n in config)
+    return list(config) if is_sizes else None
+
+
+def has_lists(config: Any) -> bool:
+    """Return whether some attribute of a config has one size per layer."""
+    return any(listed(config, path) for path, _ in attributes(config))
 
 
 def attributes(config: Any, prefix: Path = ()) -> Iterator[tuple[Path, int | None]]:

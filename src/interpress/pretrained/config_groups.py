@@ -7,9 +7,10 @@ accepted if cutting its spaces gives exactly the shapes of that model.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -22,8 +23,10 @@ from interpress.pretrained.config_edits import (
     Shapes,
     attributes,
     changed_weights,
+    listed,
     shapes_from,
     shapes_of,
+    write,
 )
 from interpress.spaces.channel_space import ChannelSpace
 from interpress.spaces.spaces import Spaces
@@ -38,6 +41,9 @@ class ConfigGroup:
 
     members: tuple[str, ...]
     edit: Edit
+    entries: Mapping[str, int] = field(default_factory=dict)
+    """Per member, its entry in the attribute, if that is a list with one size per layer. Then the
+    members may have different widths."""
 
 
 class ConfigGroups:
@@ -109,9 +115,25 @@ class ConfigGroups:
                 continue
             members = [s for s in candidates if self._touched[s.name] <= changed]
             if members and self._shapes_at(members, width) == after:
-                return ConfigGroup(tuple(space.name for space in members), edit)
+                names = tuple(space.name for space in members)
+                return ConfigGroup(names, edit, self._entries(edit, members, width))
             return None
         return None
+
+    def _entries(self, edit: Edit, members: Sequence[ChannelSpace], width: int) -> dict[str, int]:
+        """Return which entry of a list sizes which space; empty if not every one has its own."""
+        sizes = listed(self._config, edit.scaled[0]) if len(edit.scaled) == 1 else None
+        if sizes is None or edit.unset is not None:
+            return {}
+        entries: dict[str, int] = {}
+        for index, size in enumerate(sizes):
+            edited = copy.deepcopy(self._config)
+            other = size * width // members[0].size
+            write(edited, edit.scaled[0], [*sizes[:index], other, *sizes[index + 1 :]])
+            after = shapes_from(self._model, edited)
+            alone = [space for space in members if self._shapes_at([space], width) == after]
+            entries |= {space.name: index for space in alone}
+        return entries if len(set(entries.values())) == len(members) else {}
 
     def _weights_of(self, space: ChannelSpace) -> set[str]:
         """Return the weights that change their shape if a space shrinks."""

@@ -12,33 +12,44 @@ from torch import nn
 from interpress.errors import ArgumentError
 from interpress.graph.example import Example
 from interpress.graph.model_state import output_tensors
-from interpress.pretrained.config_edits import Path, read, shapes_from, shapes_of, write
+from interpress.pretrained.config_edits import Path, listed, read, shapes_from, shapes_of, write
 from interpress.pretrained.config_groups import ConfigGroup
 from interpress.spaces.spaces import Spaces
 
 _SHOWN = 3  # spaces that an error names
 
 
+Values = dict[Path, int | list[int]]
+"""New values of attributes; a list if an attribute has one size per layer."""
+
+
 def config_values(
     spaces: Spaces, groups: Sequence[ConfigGroup], widths: Mapping[str, int]
-) -> dict[Path, int]:
+) -> Values:
     """Return the attributes of the config that the widths change; raise if it cannot say them."""
     config = spaces.program.model.config
-    values: dict[Path, int] = {}
+    values: Values = {}
     described: set[str] = set()
     for group in groups:
         narrowed = {widths.get(name, spaces[name].size) for name in group.members}
-        if len(narrowed) > 1:
-            raise _cannot(
-                f"{group.members[0]!r} and the same space of other blocks have widths from "
-                f"{min(narrowed)} to {max(narrowed)}"
-            )
         described |= set(group.members)
-        (width,), size = narrowed, spaces[group.members[0]].size
+        size = spaces[group.members[0]].size
+        if len(narrowed) > 1:
+            if not group.entries:
+                raise _cannot(
+                    f"{group.members[0]!r} and the same space of other blocks have widths from "
+                    f"{min(narrowed)} to {max(narrowed)}"
+                )
+            path = group.edit.scaled[0]
+            values[path] = sizes = listed(config, path) or []
+            for name, index in group.entries.items():
+                sizes[index] = sizes[index] * widths.get(name, size) // size
+            continue
+        (width,) = narrowed
         if width < size:
             for path in group.edit.scaled:
-                value = values.get(path, read(config, path)) * Fraction(width, size)
-                values[path] = int(value)
+                before = values.get(path, read(config, path))
+                values[path] = int(before * Fraction(width, size))
             if group.edit.unset is not None:
                 values[group.edit.unset] = width
     others = [n for n, w in widths.items() if w < spaces[n].size and n not in described]
@@ -48,7 +59,7 @@ def config_values(
     return values
 
 
-def update_config(smaller: nn.Module, values: Mapping[Path, int], example: Example) -> bool:
+def update_config(smaller: nn.Module, values: Values, example: Example) -> bool:
     """Set attributes of the smaller network's config; return whether it is now described.
 
     The config stays as it was if a network built from it has other shapes, or if the smaller
