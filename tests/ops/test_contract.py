@@ -15,7 +15,11 @@ from interpress.labels.labelling import Labellings
 from interpress.ops import registry
 
 FAMILIES = registry.families()
-NOT_ON_CPU = {"aten.cudnn_batch_norm"}  # has a rule, but a call needs CUDA
+NOT_CALLED = {  # have a rule, but no call here
+    "aten.cudnn_batch_norm": "needs CUDA",
+    "aten._grouped_mm": "takes bfloat16 only",
+    "transformers.grouped_mm_fallback": "an operator of transformers; see test_products",
+}
 
 
 def examples(*, linear: bool = False) -> list[Any]:
@@ -38,8 +42,9 @@ def test_a_family_is_an_operator_of_torch_or_pointwise(family: str) -> None:
         assert "`pointwise`" in str(registry.families.__doc__)
     else:
         namespace, _, name = family.partition(".")
-        assert namespace == "aten"
-        assert getattr(torch.ops.aten, name).overloads()
+        assert namespace == "aten" or family in NOT_CALLED
+        if namespace == "aten":
+            assert getattr(torch.ops.aten, name).overloads()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -65,7 +70,7 @@ def test_a_cost_is_documented_and_belongs_to_an_operator_with_a_rule() -> None:
 
 def test_every_family_has_an_example() -> None:
     families = {call.family for call in EXAMPLES} | {"pointwise"}
-    assert set(FAMILIES) - families == NOT_ON_CPU
+    assert set(FAMILIES) - families == set(NOT_CALLED)
     assert "aten.tanh" in families - set(FAMILIES)  # the example of pointwise
 
 

@@ -5,6 +5,8 @@ import torch
 import torch.nn.functional as F
 from tests.ops.between import freezes, linear, made_by_first, shrinks
 
+import interpress
+
 W = {"w": torch.randn(7, 12) / 3}
 
 
@@ -48,3 +50,25 @@ def test_computed_weights_freeze() -> None:
 def test_a_weight_with_another_use_freezes() -> None:
     case = linear(lambda m, h: F.linear(h.relu() * m.w[0].tanh(), m.w), out=7, **W)
     freezes(case, "also uses the weight that would absorb T")
+
+
+def test_fused_experts_are_listed_as_frozen_and_their_cost_counts() -> None:
+    """A token costs what its experts cost, and every expert is left whole, with the reason."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.MixtralConfig(
+        vocab_size=96, hidden_size=48, intermediate_size=80, num_hidden_layers=1,
+        num_attention_heads=4, num_key_value_heads=2, num_local_experts=4,
+        num_experts_per_tok=2, pad_token_id=0,
+    )  # fmt: skip
+    model = transformers.MixtralForCausalLM(config).eval()
+    tokens = torch.randint(5, 96, (4, 9))
+    spaces = interpress.find_spaces(model, tokens, progress=False)
+    frozen = {space.name: space.frozen for space in spaces.frozen if "experts" in space.name}
+    assert sorted(frozen) == [
+        "model.layers.0.mlp.experts.down_proj",
+        "model.layers.0.mlp.experts.gate_up_proj",
+    ]
+    assert all("fused experts are left whole" in str(reason) for reason in frozen.values())
+    of_experts = 2 * 2 * (48 * 160 + 80 * 48)  # per token: two experts, two per multiply-add
+    rest = 2 * (48 * 48 * 2 + 48 * 24 * 2 + 48 * 4 + 48 * 96) + 2 * 2 * 9 * 48
+    assert spaces.cost.meter("flops").total({}) == tokens.numel() * (of_experts + rest)

@@ -84,6 +84,30 @@ def matmul_flops(op: Op) -> list[Term]:
     return [(2, (*_all_dims(op.outputs[0]), (op[first], len(op[first].shape) - 1)))]
 
 
+_GROUPED = ("transformers.grouped_mm_fallback", "aten._grouped_mm")
+"""Products in which the rows of every group have a matrix of their own, as the tokens of an expert
+in a mixture of experts. Their operands are (rows, in), (groups, in, out) and the ends of groups."""
+
+
+@rule(*_GROUPED)
+def grouped_product(op: Op) -> Labellings:
+    """Freeze the channels of all experts: each expert would need a selection of its own."""
+    x, weight = op.inputs()[:2]
+    reason = f"{op.location} multiplies every expert by itself; fused experts are left whole"
+    op.trace.produced += [la.labels for la in weight.channels() if la.support[-1] == 2]
+    for value in (x, weight):
+        for labelling in value.labellings:
+            op.trace.freeze(labelling.labels, reason)
+    return ()
+
+
+@flops(*_GROUPED)
+def grouped_product_flops(op: Op) -> list[Term]:
+    """Count two per output element and summed index: a row belongs to one expert."""
+    x = op.inputs()[0]
+    return [(2, (*_all_dims(op.outputs[0]), (x, len(x.shape) - 1)))]
+
+
 def _tensordot_letters(op: Op) -> tuple[str, str, str]:
     """Return the letters of both operands and of the output."""
     x_ndim, y_ndim = (len(value.shape) for value in op.inputs())

@@ -120,11 +120,20 @@ def _unfollowed(op: Op, tensors: list[Tensor], reason: str) -> list[Labellings]:
     """Freeze the inputs of an operator without a usable rule; return no labels for its outputs."""
     op.linear = False
     for value in op.inputs():
-        if value.weight:  # lists the channels of this weight as a space, with the reason
+        if _is_weight(value):  # lists the channels of this weight as a space, with the reason
             op.trace.produced += [labelling.labels for labelling in value.channels()]
         for labelling in value.labellings:
             op.trace.freeze(labelling.labels, reason)
     return [() for _ in tensors]
+
+
+def _is_weight(value: Value) -> bool:
+    """Return whether a value is a weight, or a transposed or reshaped one."""
+    while value.weight is None:
+        if value.op is None or not value.op.linear or len(value.op.inputs()) != 1:
+            return False
+        (value,) = value.op.inputs()
+    return True
 
 
 @cache
