@@ -74,26 +74,28 @@ class Search:
             raise failures[0]
         if len(plans) == 1 or self.study.data is None:
             return Choice(next(iter(plans)), next(iter(plans.values())).widths)
-        if self._compares_finished:
-            return self._best_finished(plans)
+        if self._is_language_model:
+            return self._better_than_constant(plans)
         comparison = compare(self.study, plans, self.method, self.bars, self.checkpoint)
         return Choice(comparison.best, plans[comparison.best].widths, comparison)
 
     @property
-    def _compares_finished(self) -> bool:
-        """Whether candidates are refitted before they are compared.
-
-        In a language model a whole head is dropped, and only the refit makes up for it. `T` does
-        not: it never mixes heads.
-        """
+    def _is_language_model(self) -> bool:
         return self.study.meaning.tokens is not None and self.method.refit
 
-    def _best_finished(self, plans: Mapping[str, Plan]) -> Choice:
-        """Build the usual plan and the constant one, and return the better."""
+    def _better_than_constant(self, plans: Mapping[str, Plan]) -> Choice:
+        """Return the usual plan, or the constant one if that is better on held-out text.
+
+        If neither is significantly better before the refit, both networks are finished and compared
+        again.
+        """
         chosen = {name: plans[name] for name in (next(iter(plans)), _CONSTANT) if name in plans}
         if len({tuple(plan.widths.items()) for plan in chosen.values()}) == 1:
             name, plan = next(iter(chosen.items()))
             return Choice(name, plan.widths)
+        comparison = compare(self.study, chosen, self.method, self.bars, self.checkpoint)
+        if comparison.is_clear:
+            return Choice(comparison.best, chosen[comparison.best].widths, comparison)
         networks = {name: self.build(plan.widths) for name, plan in chosen.items()}
         agreements = {n: one.agreement for n, one in networks.items() if one.agreement is not None}
         comparison = compare_finished(agreements)

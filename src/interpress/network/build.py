@@ -14,7 +14,7 @@ from interpress.network.build_by_block import RefitExamples, build_by_block
 from interpress.network.compare import is_enough_held_out
 from interpress.network.loss import held_out_loss
 from interpress.network.network import Network
-from interpress.network.shared_heads import solved_for_all_inputs
+from interpress.network.shared_heads import absorbed, for_all_inputs
 from interpress.progress import Display
 from interpress.refit.refit import RefitResult, examples_needed, held_bytes, refit
 from interpress.spaces.batching import captured_examples, examples_per_batch
@@ -53,7 +53,7 @@ def build(
     if not refits:
         agreement = None if study.data is None else study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement)
-    start = solved_for_all_inputs(study, cut, cut.T) if method.correct else {}
+    start = absorbed(study, for_all_inputs(study, cut, cut.T)) if method.correct else {}
     begun = copy_with(corrected, start) if start else corrected
     solved = _refit(study, cut, begun, method, bars, memory)
     solved.weights = {**start, **solved.weights}

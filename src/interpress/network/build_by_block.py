@@ -29,7 +29,7 @@ from interpress.network.judging import Judging
 from interpress.network.loss import held_out_loss
 from interpress.network.network import Network
 from interpress.network.proof_by_block import ProofByBlock
-from interpress.network.shared_heads import solved_for_all_inputs
+from interpress.network.shared_heads import absorbed, for_all_inputs
 from interpress.network.tap_errors import TapError, tap_error
 from interpress.progress import Display
 from interpress.refit.layer_pair import Pairs, pairs_of, stretches
@@ -165,7 +165,7 @@ class _Builder:
         cut = self._cut.with_interpolations(T)
         self._start = {}
         if self._side is not None:
-            self._start = solved_for_all_inputs(self._study, cut, T)
+            self._start = absorbed(self._study, for_all_inputs(self._study, cut, T))
         self._walk.release()
         full_nodes, small_nodes = _nodes(self._pairs[number])
         names = [name for name in _weights_of(self._full, full_nodes) if name in cut.weights]

@@ -19,9 +19,10 @@ from interpress.files.checkpoint import Checkpoint, digest
 from interpress.method import Method
 from interpress.network.compare_by_block import agreements_by_block
 from interpress.network.loss import held_out_loss
+from interpress.network.shared_heads import absorbed, for_all_inputs
 from interpress.progress import Display
 from interpress.surgery.cut import Cut
-from interpress.surgery.weights import shrunk_copy
+from interpress.surgery.weights import copy_with, shrunk_copy
 
 ENOUGH_HELD_OUT = 32
 """Held-out examples from which they alone decide. With fewer, the examples to fit are cut into two
@@ -45,6 +46,8 @@ class Comparison:
     """Held-out losses; smaller is better. The first is the usual one."""
     refitted: bool = False
     """Whether the networks were refitted before they were compared."""
+    is_clear: bool = True
+    """Whether the best is significantly better than every other."""
 
     def __str__(self) -> str:
         if len(self.losses) == 1:
@@ -86,9 +89,11 @@ def compare(
             distinct[name] = plan
     part = f"comparison-{digest({name: dict(plan.widths) for name, plan in distinct.items()})}"
     if (saved := checkpoint.load(part)) is not None:
-        return Comparison(saved.record["best"], saved.record["losses"])
+        record = saved.record
+        return Comparison(record["best"], record["losses"], is_clear=record["is_clear"])
     comparison = _compared(study, distinct, method, bars, checkpoint)
-    checkpoint.save(part, {}, {"best": comparison.best, "losses": dict(comparison.losses)})
+    record = {"best": comparison.best, "losses": dict(comparison.losses)}
+    checkpoint.save(part, {}, {**record, "is_clear": comparison.is_clear})
     return comparison
 
 
@@ -121,7 +126,10 @@ def _compared(
     best = next(iter(distinct))
     if judged:
         best = _best_of(judged, CLEARLY_LESS if study.meaning.tokens is None else 1.0)
-    return Comparison(best, {name: one.loss for name, one in judged.items()} or {best: 0.0})
+    others = [judged[name] for name in judged if name != best]
+    is_clear = all(_is_clearly_less(judged[best], other, 1.0) for other in others)
+    losses = {name: one.loss for name, one in judged.items()} or {best: 0.0}
+    return Comparison(best, losses, is_clear=is_clear)
 
 
 def _is_clearly_less(other: _Judged, usual: _Judged, share: float = CLEARLY_LESS) -> bool:
@@ -186,4 +194,7 @@ def _network(study: Study, plan: Plan, method: Method, half: int | None) -> nn.M
     T = {}
     if method.correct:
         T = study.interpolations(plan.kept, half, regularize=method.regularize)
-    return shrunk_copy(Cut(study.spaces, plan.kept, T))
+    cut = Cut(study.spaces, plan.kept, T)
+    network = shrunk_copy(cut)
+    start = absorbed(study, for_all_inputs(study, cut, T, half)) if method.refit else {}
+    return copy_with(network, start) if start else network
