@@ -98,3 +98,16 @@ def test_the_benchmark_measures_every_method_once(
     printed = capsys.readouterr().out
     assert "of the FLOPs" not in printed.splitlines()[0]
     assert "| preserve |" in printed
+
+
+def test_small_networks_are_trained_and_compared(tmp_path: Path, capsys: object) -> None:
+    from benchmarks.language import trained
+
+    text = tmp_path / "text.txt"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 200)
+    words = ["--calibrate", str(text), "--judge", str(text), "--minutes", "0.01", "--length", "16"]
+    trained.main([*words, "--sequences", "40", "--judged", "8", "--budgets", "0.8"])
+    printed = capsys.readouterr().out  # type: ignore[attr-defined]
+    assert [
+        line for line in printed.splitlines() if line.startswith(("| GPT-2", "| OPT", "| Qwen3"))
+    ]

@@ -156,3 +156,24 @@ def test_as_many_examples_are_needed_as_the_layers_can_use(
     model: nn.Module, shape: tuple[int, ...], expected: int
 ) -> None:
     assert examples_needed(find_spaces(model, torch.randn(shape)).program) == expected
+
+
+def test_weights_stored_as_in_by_out_are_refitted() -> None:
+    """The layers of GPT-2 multiply flattened rows by a weight of shape (in, out)."""
+    from tests.pretrained.models import build, texts
+
+    model, x = build("gpt2"), texts(200)
+    spaces = find_spaces(model, x[:4], progress=False)
+    space = next(s for s in spaces.shrinkable if "mlp" in s.name)
+    cut = Cut(spaces, {space.name: torch.arange(space.size // 2)})
+    smaller = shrink(spaces, cut.kept)
+    examples = [Example.of(part).without_cache(model) for part in x.split(50)]
+    result = refit(cut, smaller, examples, row_weights={})
+    name = f"{space.name.removesuffix('c_fc')}c_proj.weight"
+    before, after = result.errors[name]
+    assert after < before
+    assert result.weights[name].shape == smaller.get_parameter(name).shape
+    fitted, fresh = copy_with(smaller, result.weights), texts(50, seed=1)
+    with torch.no_grad():
+        y, cut_y, fitted_y = (network(fresh).logits for network in (model, smaller, fitted))
+    assert float((fitted_y - y).norm()) < 0.95 * float((cut_y - y).norm())

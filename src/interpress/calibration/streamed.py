@@ -25,7 +25,7 @@ from interpress.calibration.together import LANES, lanes_of
 from interpress.data.batches import batch_size, split_batch
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.graph.blocks import Block, split
-from interpress.graph.dense import dense_layer_of
+from interpress.graph.dense import dense_layer_of, transposes_of, weight_of
 from interpress.graph.example import Example
 from interpress.graph.executor import Executor
 from interpress.graph.fast_kernels import fast_kernels
@@ -63,6 +63,10 @@ def blocks_of(spaces: Spaces) -> list[Block]:
     groups = [set().union(*(nodes[tap] for tap in space.taps)) for space in spaces.shrinkable]
     layers = [n for n in program.operators() if dense_layer_of(program, n, parameters) is not None]
     epilogues = [{node, epilogue_of(program, node, parameters).last} for node in layers]
+    for node, together in zip(layers, epilogues, strict=True):
+        weight, is_transposed = weight_of(program, node)
+        if is_transposed and weight is not None:  # it is transposed right before the layer
+            together.update(set(transposes_of(program, weight)) & set(node.all_input_nodes))
     return split(program, groups, epilogues)
 
 

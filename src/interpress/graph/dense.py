@@ -33,6 +33,18 @@ class DenseLayer:
     stride: tuple[int, ...] = ()
     padding: tuple[int, ...] = ()
     dilation: tuple[int, ...] = ()
+    is_transposed: bool = False
+    """Whether the weight of a linear layer is stored as (in, out)."""
+
+    def matrix(self, weight: Tensor) -> Tensor:
+        """Return a stored weight as (out, unknowns)."""
+        return weight.T if self.is_transposed else weight.reshape(len(weight), -1)
+
+    def stored(self, matrix: Tensor) -> Tensor:
+        """Return (out, unknowns) in the shape in which the weight is stored."""
+        if self.is_transposed:
+            return matrix.T
+        return matrix.reshape(len(matrix), *self.shape[1:])
 
     @property
     def unknowns(self) -> int:
@@ -152,6 +164,23 @@ def sample_rows(rows: int, limit: int, generator: torch.Generator) -> Tensor | N
     return ((torch.arange(limit) + offsets) * (rows / limit)).long().clamp(max=rows - 1)
 
 
+def weight_of(program: Program, node: fx.Node) -> tuple[str | None, bool]:
+    """Return the name of an operator's weight, and whether the operator reads it transposed."""
+    operand = arguments_of(node).get("weight")
+    is_linear = node.op == "call_function" and family(node) == "aten.linear"
+    if is_linear and isinstance(operand, fx.Node) and operand.op == "call_function":
+        is_transposed = family(operand) == "aten.t"
+        return (program.weight_name(operand.args[0]), True) if is_transposed else (None, False)
+    return program.weight_name(operand), False
+
+
+def transposes_of(program: Program, weight: str) -> list[fx.Node]:
+    """Return the nodes that transpose a weight."""
+    nodes = [node for node in program.nodes if program.weight_name(node) == weight]
+    users = [user for node in nodes for user in node.users if user.op == "call_function"]
+    return [user for user in users if family(user) == "aten.t"]
+
+
 def dense_layer_of(
     program: Program, node: fx.Node, parameters: Mapping[str, Tensor]
 ) -> DenseLayer | None:
@@ -159,14 +188,15 @@ def dense_layer_of(
     if node.op != "call_function":
         return None
     arguments = arguments_of(node)
-    weight = program.weight_name(arguments.get("weight"))
+    weight, is_transposed = weight_of(program, node)
     bias = arguments.get("bias")
     bias_name = program.weight_name(bias)
     if weight is None or (bias is not None and bias_name is None):
         return None
     shape = tuple(parameters[weight].shape)
     if family(node) == "aten.linear":
-        return DenseLayer(weight, bias_name, shape)
+        shape = shape[::-1] if is_transposed else shape
+        return DenseLayer(weight, bias_name, shape, is_transposed=is_transposed)
     dims = CONVOLUTIONS.get(family(node))
     if dims is None or isinstance(arguments.get("padding"), str):
         return None

@@ -73,13 +73,13 @@ def uses_of_weights(program: Program) -> dict[str, int]:
     return counts
 
 
-def kept_outputs(cut: Cut, weight: str | None) -> Tensor | None:
-    """Return which outputs of a dense layer stay: those along its weight's first dim."""
+def kept_outputs(cut: Cut, weight: str | None, dim: int = 0) -> Tensor | None:
+    """Return which outputs of a dense layer stay: those along this dim of its weight."""
     if weight is None or weight not in cut.spaces.trace.weights:
         return None
     stays: Tensor | None = None
     for labelling in cut.spaces.trace.weights[weight].channels():
-        if labelling.support == (0,):
+        if labelling.support == (dim,):
             kept = cut.stays(labelling.labels).reshape(-1)
             stays = kept if stays is None else stays & kept
     return None if stays is None else torch.nonzero(stays).reshape(-1)

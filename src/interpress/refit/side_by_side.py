@@ -10,13 +10,13 @@ from torch.utils import _pytree as pytree
 
 from interpress.calibration.row_weights import RowWeights
 from interpress.data.batches import batch_size
-from interpress.graph.dense import DenseLayer, dense_layer_of
+from interpress.graph.dense import DenseLayer, dense_layer_of, transposes_of, weight_of
 from interpress.graph.example import Example
 from interpress.graph.executor import Before, Executor
 from interpress.graph.fast_kernels import fast_kernels
 from interpress.graph.normalised import inverse_sizes, normalised_value
 from interpress.graph.passage import Passage
-from interpress.graph.patterns import Epilogue, arguments_of, epilogue_of
+from interpress.graph.patterns import Epilogue, epilogue_of
 from interpress.graph.program import Program, captured_name, fixed_size
 from interpress.graph.rows import BatchRows
 from interpress.refit.layer_pair import LayerPair, Pairs, kept_outputs, uses_of_weights
@@ -168,9 +168,9 @@ class SideBySide:
         dense = self._dense(small_node)
         if dense is None:
             return None
-        weight = self._full.program.weight_name(arguments_of(full_node)["weight"])
-        kept = kept_outputs(self._cut, weight)
-        outputs = len(self._small.weights[dense.weight])
+        weight, is_transposed = weight_of(self._full.program, full_node)
+        kept = kept_outputs(self._cut, weight, dim=1 if is_transposed else 0)
+        outputs = dense.shape[0]
         kept = torch.arange(outputs) if kept is None else kept
         full = epilogue_of(self._full.program, full_node, self._full.weights)
         small = epilogue_of(self._small.program, small_node, self._small.weights)
@@ -267,11 +267,11 @@ class SideBySide:
             shifts=bias is not None or norm is not None,
             weights=torch.cat(weights) if weights else None,
         )
-        solution = regression.solve(weight.reshape(len(weight), -1), bias)
+        solution = regression.solve(dense.matrix(weight), bias)
         self.errors[dense.weight] = (solution.before, solution.after)
         if solution.change is None:
             return
-        self.set_weight(dense.weight, weight + solution.change.reshape(weight.shape))
+        self.set_weight(dense.weight, weight + dense.stored(solution.change))
         if bias is not None and dense.bias is not None:
             self.set_weight(dense.bias, bias + solution.shift)
         elif norm is not None:
@@ -280,8 +280,12 @@ class SideBySide:
 
     def set_weight(self, name: str, value: Tensor) -> None:
         """Give the smaller network a new weight."""
-        self.new_weights[name] = self._small.set_weight(name, value)
+        stored = self.new_weights[name] = self._small.set_weight(name, value)
         self.changed.add(name)
+        for node in transposes_of(self._small.program, name):  # made before the layer that reads it
+            for frame in self._small_frames:
+                if node in frame.values:
+                    frame.values[node] = stored.to(frame.values[node].device).t()
 
     def hand_over(self, stored: Mapping[str, Tensor]) -> None:
         """Use stored tensors, which have the new weights, instead of copies of them."""

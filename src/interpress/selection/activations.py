@@ -35,7 +35,7 @@ class TapSample:
     dense: DenseLayer | None
     """The consumer, if it is one plain dense layer."""
     weight: Tensor | None
-    """Its weight."""
+    """Its weight, with the outputs along the first dim."""
 
     def columns(self) -> Tensor:
         """Return `Z`: rows by columns."""
@@ -78,7 +78,10 @@ class Activations:
             self._measure()
         tap = spaces.taps[name]
         dense = dense_consumers(spaces, [tap]).get(name)
-        weight = None if dense is None else spaces.program.parameters()[dense.weight]
+        weight = None
+        if dense is not None:
+            weight = spaces.program.parameters()[dense.weight]
+            weight = weight.T if dense.is_transposed else weight
         units = partial(units_of, spaces, labels=tap.labels)
         return TapSample(self._operands[name], tap, units, dense, weight)
 

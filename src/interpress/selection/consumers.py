@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -40,7 +41,8 @@ def weight_gram(
         if norm is not None and absorber.dim == 1 and len(norm.scale) == len(weight):
             weight = weight * norm.scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
         if sensitivity is not None:
-            weight = torch.linalg.cholesky(sensitivity.metric(weight.device).to(weight)).mT @ weight
+            root = torch.linalg.cholesky(sensitivity.metric(weight.device).to(weight))
+            weight = weight @ root if absorber.dim == 0 else root.mT @ weight
         outer = _outer(weight, absorber, tap.size)
         H = outer if H is None else H + outer.to(H)
     return torch.zeros(tap.size, tap.size, dtype=torch.float64) if H is None else H
@@ -84,6 +86,8 @@ def patch_consumer(
         return None
     node = tap.sites[0].op.node
     weight = parameters[absorber.weight]
+    if absorber.dim == 0:  # a linear layer with a weight of shape (in, out)
+        weight, absorber = weight.T, replace(absorber, dim=1)
     norm = batch_norm_after(spaces.program, node, parameters)
     if norm is not None:
         weight = weight * norm.scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
