@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.pretrained.models import build, texts
 from torch import nn
 
 import interpress
 from interpress import ArgumentError
+from interpress.calibration.backward import bytes_of_sensitivities
 from interpress.calibration.room import GIB, bytes_at_once, free_bytes, make_room
 from interpress.calibration.streamed import blocks_of
 from interpress.spaces.spaces import Spaces
@@ -84,3 +86,31 @@ def test_a_bound_on_memory_makes_a_deep_network_go_block_by_block() -> None:
     assert result.study.walk is not None
     assert result.network.proof
     assert free_bytes(torch.device("cpu")) > 0
+
+
+def test_the_sensitivities_of_a_language_model_count(spaces: Spaces) -> None:
+    blocks = blocks_of(spaces)
+    without, with_them = (make_room(spaces, blocks, 64, None, held) for held in (0, GIB))
+    assert with_them.on_device == without.on_device + GIB
+    assert "1.00 sensitivities" in str(with_them)
+    assert "sensitivities" not in str(without)
+
+
+def test_sensitivities_take_what_is_counted() -> None:
+    model, data = build("llama"), texts(40)
+    analysis = interpress.analyze(model, data, progress=False)
+    counted = bytes_of_sensitivities(analysis.spaces, blocks_of(analysis.spaces))
+    found = analysis.study.statistics.sensitivities
+    held = sum(one.root.numel() * one.root.element_size() for one in found.values())
+    assert held <= counted <= 2 * held
+
+
+def test_too_little_memory_is_refused_before_gradients_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("gradients were measured")
+
+    monkeypatch.setattr("interpress.pipeline.steps.measure_sensitivities", fail)
+    with pytest.raises(ArgumentError, match=r"is too little.*sensitivities"):
+        interpress.analyze(build("llama"), texts(40), memory=1e-5, progress=False)

@@ -10,8 +10,9 @@ from tests.pretrained.models import build, texts
 from torch import Tensor
 
 import interpress
+from interpress.calibration.backward import measure_sensitivities
 from interpress.calibration.row_weights import ClassSums, RowWeights, size_classes
-from interpress.calibration.sensitivity import measure_sensitivities, row_weights_of
+from interpress.calibration.sensitivity import row_weights_of
 from interpress.calibration.streamed import blocks_of
 from interpress.evaluation.output_meaning import find_meaning
 from interpress.graph.example import Example

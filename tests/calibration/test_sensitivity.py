@@ -7,7 +7,8 @@ import torch
 from tests.pretrained.models import build, texts
 
 import interpress
-from interpress.calibration.sensitivity import Sensitivity, _draw, measure_sensitivities
+from interpress.calibration.backward import _draw, measure_sensitivities
+from interpress.calibration.sensitivity import Sensitivity
 from interpress.calibration.streamed import blocks_of
 from interpress.evaluation.output_meaning import find_meaning
 from interpress.graph.blocks import Block

@@ -40,6 +40,8 @@ class Room:
     """Bytes of the values of one batch inside a block."""
     between: int
     """Bytes of all values between two blocks."""
+    sensitivities: int
+    """Bytes of the sensitivities of all taps of a language model, which are held on the CPU."""
     blocks: int
     device: torch.device
 
@@ -47,7 +49,8 @@ class Room:
     def on_device(self) -> int:
         """Bytes needed on the device that computes."""
         resting = self.between if self.rest is None else 0
-        return self.weights + self.statistics + self.values + resting
+        held = self.sensitivities if self.device.type == "cpu" else 0
+        return self.weights + self.statistics + self.values + resting + held
 
     def __str__(self) -> str:
         parts = [
@@ -57,14 +60,20 @@ class Room:
         if self.weights:
             parts.append(f"{self.weights / GIB:.2f} weights")
         between = f"{self.between / GIB:.2f} values between blocks"
+        sensitivities = f"{self.sensitivities / GIB:.2f} sensitivities"
         if self.rest is None:
             parts.append(between)
+        if self.sensitivities and self.device.type == "cpu":
+            parts.append(sensitivities)
         text = (
             f"Going through {self.blocks} blocks, {self.most} examples at a time. Beyond the model "
             f"and its result this needs about {self.on_device / GIB:.2f} GiB on {self.device} "
             f"({', '.join(parts)})"
         )
-        return text if self.rest is None else f"{text}, and on {self.rest} {between}"
+        elsewhere = [] if self.rest is None else [between]
+        if self.sensitivities and self.device.type != "cpu":
+            elsewhere.append(sensitivities)
+        return f"{text}, and on cpu {', '.join(elsewhere)}" if elsewhere else text
 
 
 def bytes_at_once(spaces: Spaces) -> int:
@@ -73,9 +82,16 @@ def bytes_at_once(spaces: Spaces) -> int:
 
 
 def make_room(
-    spaces: Spaces, blocks: Sequence[Block], fit_examples: int, memory: float | None
+    spaces: Spaces,
+    blocks: Sequence[Block],
+    fit_examples: int,
+    memory: float | None,
+    sensitivities: int = 0,
 ) -> Room:
-    """Return how a walk is arranged to hold at most `memory` GiB, or half of what is free."""
+    """Return how a walk is arranged to hold at most `memory` GiB, or half of what is free.
+
+    `sensitivities` are the bytes that those of a language model take.
+    """
     program, captured = spaces.program, captured_examples(spaces)
     device = program.device
     allowed = int(memory * GIB) if memory is not None else int(_FREE_SHARE * free_bytes(device))
@@ -88,6 +104,7 @@ def make_room(
         statistics=_block_statistics(spaces, blocks),
         values=min(most, fit_examples) * per_example,
         between=_between(program, blocks, captured, fit_examples),
+        sensitivities=sensitivities,
         blocks=len(blocks),
         device=device,
     )

@@ -15,10 +15,11 @@ from interpress.allocation.grouped import grouped
 from interpress.allocation.problem import Problem
 from interpress.allocation.registry import ALLOCATIONS
 from interpress.budgets.search import Search
+from interpress.calibration.backward import EXAMPLES as SENSITIVITY_EXAMPLES
+from interpress.calibration.backward import bytes_of_sensitivities, measure_sensitivities
 from interpress.calibration.calibrate import calibrate
-from interpress.calibration.room import GIB, bytes_at_once, make_room
-from interpress.calibration.sensitivity import EXAMPLES as SENSITIVITY_EXAMPLES
-from interpress.calibration.sensitivity import Sensitivity, measure_sensitivities, row_weights_of
+from interpress.calibration.room import GIB, Room, bytes_at_once, make_room
+from interpress.calibration.sensitivity import Sensitivity, row_weights_of
 from interpress.calibration.streamed import BlockWalk, blocks_of, streamed
 from interpress.calibration.study import Study
 from interpress.calibration.together import calibrate_together
@@ -106,6 +107,8 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
     """
     meaning = find_meaning(spaces.program.model, data.first(), options.kind, options.output)
     processes, usable = Processes(), _measurable(spaces)
+    of_tokens = meaning.tokens is not None
+    room = _room(usable, data, options, of_tokens, bars) if _is_large(spaces, options) else None
     sensitivities = _sensitivities(usable, data, meaning, options, bars)
     settings: dict[str, Any] = {
         "patches": options.patches,
@@ -113,24 +116,26 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
         "seed": options.seed,
         "row_weights": row_weights_of(sensitivities),
     }
-    by_block = {**settings, "of_tokens": meaning.tokens is not None}
-    walk = _walk(spaces, data, options, by_block, bars) if _is_large(spaces, options) else None
-    if walk is not None:
+    walk = None
+    if room is not None:
+        batches = lambda: data.batches("fit")  # noqa: E731
+        settings |= {"most": room.most, "rest": room.rest, "of_tokens": of_tokens}
+        walk = BlockWalk(usable, batches, blocks_of(usable), **settings)
         with bars.task("looking at the data", None):
             statistics = streamed(spaces, walk, lambda: data.batches("fit"), meaning)
     else:
         settings["meaning"] = meaning
         most = None
-        if meaning.tokens is not None:  # one score per token of the vocabulary takes much memory
+        if of_tokens:  # one score per token of the vocabulary takes much memory
             most = examples_per_batch(spaces, data.device)
         count = data.batch_count() if most is None else -(-data.count("fit") // most)
         with bars.task("calibrating", count) as advance:
-            batches = (part for batch in data.batches("fit") for part in split_batch(batch, most))
+            parts = (part for batch in data.batches("fit") for part in split_batch(batch, most))
             settings["done"] = lambda: advance(1)
             if processes.size > 1:
-                statistics = calibrate_together(spaces, batches, processes, **settings)
+                statistics = calibrate_together(spaces, parts, processes, **settings)
             else:
-                statistics = calibrate(spaces, batches, **settings)
+                statistics = calibrate(spaces, parts, **settings)
     return Study(
         spaces=usable,
         statistics=replace(statistics, data=data.fingerprint(), sensitivities=sensitivities),
@@ -169,20 +174,15 @@ def _is_large(spaces: Spaces, options: Options) -> bool:
     return elsewhere or options.checkpoint is not None or bytes_at_once(spaces) > limit
 
 
-def _walk(
-    spaces: Spaces,
-    data: CalibrationSet,
-    options: Options,
-    settings: Mapping[str, Any],
-    bars: Display,
-) -> BlockWalk:
-    """Return the walk over the blocks, after saying how much memory it needs."""
-    spaces = _measurable(spaces)
+def _room(
+    spaces: Spaces, data: CalibrationSet, options: Options, of_tokens: bool, bars: Display
+) -> Room:
+    """Return how a walk over the blocks is arranged, after saying how much memory it needs."""
     blocks = blocks_of(spaces)
-    room = make_room(spaces, blocks, data.count("fit"), options.memory)
+    held = bytes_of_sensitivities(spaces, blocks) if of_tokens and options.patches else 0
+    room = make_room(spaces, blocks, data.count("fit"), options.memory, held)
     bars.note(str(room))
-    batches = lambda: data.batches("fit")  # noqa: E731
-    return BlockWalk(spaces, batches, blocks, most=room.most, rest=room.rest, **settings)
+    return room
 
 
 def open_checkpoint(study: Study, options: Options, bars: Display) -> Checkpoint:
