@@ -3,7 +3,7 @@
     python -m benchmarks NAME [--data DIR] [--weights DIR] [--device cuda] [--quick]
 
 NAME is one of the experiments below, or `all`. linalg, coverage, examples, scale, language,
-language-quantize, language-trained, preserve and page have their own options
+language-quantize, language-speed, language-trained, preserve and page have their own options
 (`python -m benchmarks linalg --help`).
 Results are written to benchmarks/results, and with --quick to build/quick. A run that was
 interrupted continues where it stopped.
@@ -38,6 +38,7 @@ COMMANDS = {
     "scale": "benchmarks.scale",
     "language": "benchmarks.language.command",
     "language-quantize": "benchmarks.language.quantize",
+    "language-speed": "benchmarks.language.speed",
     "language-trained": "benchmarks.language.trained",
     "preserve": "benchmarks.preserve.command",
     "page": "benchmarks.page",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.language import command
+from benchmarks.language import command, speed, trained
 from benchmarks.language.baselines import flap, layers, magnitude, nystroem, obs, wanda
 from benchmarks.language.neurons import Neurons, measure_neurons
 from tests.pretrained.models import build, texts
@@ -100,14 +100,24 @@ def test_the_benchmark_measures_every_method_once(
     assert "| preserve |" in printed
 
 
-def test_small_networks_are_trained_and_compared(tmp_path: Path, capsys: object) -> None:
-    from benchmarks.language import trained
-
+def test_small_networks_are_trained_and_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = tmp_path / "text.txt"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 200)
     words = ["--calibrate", str(text), "--judge", str(text), "--minutes", "0.01", "--length", "16"]
     trained.main([*words, "--sequences", "40", "--judged", "8", "--budgets", "0.8"])
-    printed = capsys.readouterr().out  # type: ignore[attr-defined]
-    assert [
-        line for line in printed.splitlines() if line.startswith(("| GPT-2", "| OPT", "| Qwen3"))
-    ]
+    lines = capsys.readouterr().out.splitlines()
+    for name in ("GPT-2", "OPT", "Qwen3"):
+        assert any(line.startswith(f"| {name} | 0.8 |") for line in lines)
+
+
+def test_speed_is_measured_for_every_batch_size(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(speed, "load_model", lambda path: (build("llama"), None))
+    monkeypatch.setattr(speed, "windows", lambda tokenizer, path, count, length: texts(count))
+    words = ["tiny", "--calibrate", "a.txt", "--round-to", "8", "--batches", "1", "2"]
+    speed.main([*words, "--prompt", "5", "--tokens", "2", "--sequences", "40"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("|")[2].strip() for line in lines if line.startswith("| 0.")] == ["1", "2"]
