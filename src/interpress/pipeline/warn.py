@@ -10,7 +10,7 @@ from interpress.calibration.study import Study
 from interpress.errors import ArgumentError
 from interpress.evaluation.tally import Agreement
 from interpress.method import Method
-from interpress.network.compare import ENOUGH_HELD_OUT
+from interpress.network.compare import is_enough_held_out
 from interpress.network.network import Network
 
 _PROBES = 4  # networks built to find a budget that holds
@@ -109,7 +109,7 @@ def ruin(agreement: Agreement) -> str | None:
 def _on_enough(study: Study, network: Network) -> Agreement:
     """Return the agreement on held-out examples, or on all examples if those are few."""
     assert network.agreement is not None
-    if study.held_examples >= ENOUGH_HELD_OUT or study.data is None:
+    if is_enough_held_out(study) or study.data is None:
         return network.agreement
     return study.evaluator("all").agreement(network.model)
 
