@@ -121,3 +121,9 @@ def test_speed_is_measured_for_every_batch_size(
     speed.main([*words, "--prompt", "5", "--tokens", "2", "--sequences", "40"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("|")[2].strip() for line in lines if line.startswith("| 0.")] == ["1", "2"]
+
+
+def test_the_documented_table_is_that_of_the_result_file() -> None:
+    rows = json.loads(command.RESULTS.read_text())
+    text = (Path(__file__).parents[2] / "docs" / "language-models.md").read_text()
+    assert command.results_table(rows).strip() in text
