@@ -13,12 +13,15 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from benchmarks import coverage, linalg, provenance, runner
 from benchmarks.experiment import RESULTS, Report, Row, experiments
 from benchmarks.figures import figure
 from benchmarks.figures import headline as headline
+from benchmarks.language import command as language
 from benchmarks.preserve import tables as preserve_tables
 
 ROOT = Path(__file__).parents[1]
@@ -61,7 +64,10 @@ def result_markdown(path: Path) -> str:
     report = json.loads(path.read_text())
     if kind == "preserve":
         return preserve_tables.markdown(variant.split("-")[0], report)
-    return {"coverage": coverage.markdown, "linalg": linalg.markdown}[kind](report)
+    writers: dict[str, Callable[[Any], str]] = {
+        "coverage": coverage.markdown, "linalg": linalg.markdown, "language": language.markdown,
+    }  # fmt: skip
+    return writers[kind](report)
 
 
 def measured_version() -> str:

@@ -89,6 +89,16 @@ def results_table(rows: list[dict[str, Any]]) -> str:
     return table(["perplexity over the original's", *(f"{b:g} of FLOPs" for b in budgets)], cells)
 
 
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """Return the text of the `.md` file beside the result file."""
+    first = rows[0]
+    return (
+        f"{first['model']}, calibrated on {first['calibrated_on']}, judged on "
+        f"{first['judged_on']}; interpress {first['version']}, {first['machine']}.\n\n"
+        f"{results_table(rows).strip()}\n"
+    )
+
+
 class _Run:
     """The model, the data, and what all methods share."""
 

@@ -112,6 +112,7 @@ def test_small_networks_are_trained_and_compared(
         assert any(line.startswith(f"| {name} | 0.8 |") for line in lines)
 
 
+@pytest.mark.filterwarnings("ignore::interpress.FewExamplesWarning")
 def test_speed_is_measured_for_every_batch_size(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from interpress import find_spaces, shrink
 from interpress.graph.example import Example
-from interpress.refit.refit import RefitResult, examples_needed, refit
+from interpress.graph.executor import Executor
+from interpress.graph.model_state import output_tensors
+from interpress.refit.refit import RefitResult, examples_needed, program_of, refit
 from interpress.surgery.cut import Cut
 from interpress.surgery.weights import copy_with
 
@@ -177,3 +179,17 @@ def test_weights_stored_as_in_by_out_are_refitted() -> None:
     with torch.no_grad():
         y, cut_y, fitted_y = (network(fresh).logits for network in (model, smaller, fitted))
     assert float((fitted_y - y).norm()) < 0.95 * float((cut_y - y).norm())
+
+
+def test_a_program_whose_constants_no_longer_fit_is_captured_again() -> None:
+    """GPT-2 splits query, key and value by a size that is a constant of its program."""
+    from tests.pretrained.models import build, texts
+
+    spaces = find_spaces(build("gpt2"), texts(4), progress=False)
+    space = next(space for space in spaces.shrinkable if space.heads)
+    smaller = shrink(spaces, {space.name: torch.arange(space.size - 1)})
+    program = program_of(smaller, spaces.program)
+    example = Example.of(texts(3, seed=1)).without_cache(smaller)
+    (expected,) = output_tensors(smaller, example)
+    (got,) = Executor(program).run(example)
+    assert torch.allclose(got, expected, atol=1e-5)
