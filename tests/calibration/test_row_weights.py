@@ -68,6 +68,7 @@ def large_first_token() -> tuple[Spaces, Example]:
     data[:, 0] = 3
     with torch.no_grad():
         model.model.embed_tokens.weight[3] *= 600
+        model.model.layers[1].self_attn.o_proj.weight *= 30  # later tokens depend on earlier ones
     spaces = interpress.find_spaces(model, data[:4], progress=False)
     return spaces, Example((data,)).without_cache(model)
 
@@ -105,7 +106,8 @@ def test_weights_predict_how_much_more_an_error_of_a_large_row_changes(
     predicted = float(factors[:, :1].square().sum() / factors[:, 1:].square().sum())
     measured = divergence(slice(0, 1)) / divergence(slice(1, None))
     assert float(inverse[:, 1:].mean() / inverse[:, :1].mean()) > 10  # it is large
-    assert predicted == pytest.approx(measured, rel=0.5)
+    assert predicted == pytest.approx(measured, rel=0.25)
+    assert measured > 1.5 / 8  # eight rows are ordinary: it counts more than one of them
 
 
 def test_statistics_weigh_rows(large_first_token: tuple[Spaces, Example]) -> None:

@@ -74,13 +74,14 @@ class Search:
             raise failures[0]
         if len(plans) == 1 or self.study.data is None:
             return Choice(next(iter(plans)), next(iter(plans.values())).widths)
-        if self._is_language_model:
+        if self._compares_with_constant_only:
             return self._better_than_constant(plans)
         comparison = compare(self.study, plans, self.method, self.bars, self.checkpoint)
         return Choice(comparison.best, plans[comparison.best].widths, comparison)
 
     @property
-    def _is_language_model(self) -> bool:
+    def _compares_with_constant_only(self) -> bool:
+        """Whether two plans are compared instead of all: those of a language model are costly."""
         return self.study.meaning.tokens is not None and self.method.refit
 
     def _better_than_constant(self, plans: Mapping[str, Plan]) -> Choice:

@@ -1,11 +1,11 @@
 """How much the rows of a residual stream count, by their size.
 
 A norm divides every row of the stream by its size, so errors are measured relative to it. But rows
-of different sizes do not count alike. In most language models, the first token of a text is
-hundreds of times larger than the others, and all later tokens attend to it. A relative error of
-that row changes the predictions thousands of times more than the same error of an ordinary row. So
-rows are divided into classes by the binary logarithm of their size, and every class counts as much
-as the squared gradients of its rows say.
+of different sizes do not count alike. In many language models, the first token of a text is far
+larger than the others, and all later tokens attend to it. A relative error of that row changes the
+predictions much more than the same error of an ordinary row. So rows are divided into classes by
+the binary logarithm of their size, and every class counts as much as the squared gradients of its
+rows say.
 """
 
 from __future__ import annotations

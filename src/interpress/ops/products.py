@@ -93,7 +93,10 @@ in a mixture of experts. Their operands are (rows, in), (groups, in, out) and th
 def grouped_product(op: Op) -> Labellings:
     """Freeze the channels of all experts: each expert would need a selection of its own."""
     x, weight = op.inputs()[:2]
-    reason = f"{op.location} multiplies every expert by itself; fused experts are left whole"
+    reason = (
+        f"{op.location} reads the weights of all experts as one tensor; fused experts are left "
+        "whole, so ask for a budget that the other layers can meet"
+    )
     op.trace.produced += [la.labels for la in weight.channels() if la.support[-1] == 2]
     for value in (x, weight):
         for labelling in value.labellings:
