@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -11,10 +12,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from interpress.checks import is_whole
+from interpress.data.texts import tokenized
+from interpress.distill.inputs import Augment
 from interpress.errors import ArgumentError
 from interpress.evaluation.token_speed import TokenSpeed, token_speed
 from interpress.files.tensor_file import save_text
 from interpress.parallel.processes import Processes
+from interpress.pipeline.distilling import DistillOptions, distill_network
+from interpress.pipeline.options import as_folder
 from interpress.pipeline.outcome import Outcome
 from interpress.report.figure import figure_of
 from interpress.report.page import html_tables, report_page
@@ -42,6 +47,45 @@ class Result(Outcome):
     def __repr__(self) -> str:
         left = f"{self.flops:.1%} of the FLOPs left"
         return f"Result(asked for {self.budget}, {left}, agreement: {self.agreement})"
+
+    def distill(
+        self,
+        data: Any = None,
+        *,
+        minutes: float | None = None,
+        steps: int | None = None,
+        augment: Augment | None = None,
+        tokenizer: Any = None,
+        memory: float | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        progress: bool | None = None,
+    ) -> Result:
+        """Return this result after gradient steps towards the original's outputs, without labels.
+
+        It is never worse than this one: weights that are not better on held-out examples are not
+        used, and the summary says so. Ctrl-C keeps the best weights so far.
+
+        Args:
+            data: Unlabelled examples, as for `compress`; more than were calibrated on help. None
+                takes the calibration data.
+            minutes: How long to train. Default: 2, unless `steps` is given.
+            steps: At most this many steps.
+            augment: A function from a batch of one real-valued input to a changed batch, such as
+                random flips of images. Real-valued inputs are also mixed in pairs.
+            tokenizer: The tokenizer of a language model, if the data are a list of texts.
+            memory: GiB of activations to hold for a gradient. Default: 2 on a CPU, half of the
+                free memory on a GPU.
+            checkpoint: A folder that keeps the state, so that a call that was ended goes on.
+            progress: Whether to show progress bars; None shows them on a terminal.
+        """
+        asked = DistillOptions(minutes, steps, augment)
+        options = replace(self.options, checkpoint=as_folder(checkpoint), progress=progress)
+        if memory is not None:
+            options = replace(options, memory=memory)
+        if data is not None and tokenizer is not None:
+            data = tokenized(data, tokenizer)
+        network = distill_network(self.study, self.network, data, asked, options)
+        return replace(self, network=network)
 
     def save(
         self,

@@ -91,9 +91,10 @@ class OutputKind:
         """
         if mask is not None and self.counted(reference, mask) is not None:
             return relative_distance(self.rows(reference, mask), self.rows(other, mask))
-        return relative_distance(self._centred(_exact(reference)), self._centred(_exact(other)))
+        return relative_distance(self.centred(_exact(reference)), self.centred(_exact(other)))
 
-    def _centred(self, output: Tensor) -> Tensor:
+    def centred(self, output: Tensor) -> Tensor:
+        """Return the output without what changes no decision."""
         return output
 
     def rows(self, output: Tensor, mask: Tensor) -> Tensor:
@@ -101,7 +102,7 @@ class OutputKind:
 
         `mask` has the shape of the first dims of the decisions.
         """
-        centred = self._centred(_exact(output))
+        centred = self.centred(_exact(output))
         last = centred if self.class_dim is None else centred.movedim(self.class_dim, -1)
         return last[mask.to(last.device).bool()].reshape(int(mask.sum()), -1)
 
@@ -150,7 +151,7 @@ class Classification(OutputKind):
         kl = torch.where(p > -1e30, p.exp() * (p - q.clamp(min=-1e30)), 0.0).sum(self.dim)
         return kl.clamp(min=0)  # rounding can make it negative
 
-    def _centred(self, output: Tensor) -> Tensor:
+    def centred(self, output: Tensor) -> Tensor:
         """Subtract the mean score, which changes no probability."""
         return output - output.mean(self.dim, keepdim=True)
 
@@ -199,7 +200,8 @@ class Binary(Classification):
         """Return 1 where the score is positive, else 0."""
         return (output > 0).long()
 
-    def _centred(self, output: Tensor) -> Tensor:
+    def centred(self, output: Tensor) -> Tensor:
+        """Return the score itself, since its sign decides."""
         return output
 
     def confidence(self, output: Tensor) -> Tensor | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from interpress.allocation.plan import Plan
+from interpress.distill.distillation import Distillation
 from interpress.evaluation.tally import Agreement
 from interpress.network.compare import Comparison
 from interpress.network.tap_errors import TapError
@@ -36,5 +37,7 @@ class Network:
     """What the user was warned about."""
     errors: Mapping[str, TapError] | None = None
     """The errors of all taps, if they were computed while the network was built."""
+    distillation: Distillation | None = None
+    """What gradient steps did after that; None if they were not asked for."""
     latency: float | None = None
     """Measured run time relative to the original, if that was the budget."""

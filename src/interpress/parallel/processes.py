@@ -68,6 +68,15 @@ class Processes:
                 dist.broadcast(value, src=0)
                 tensor.copy_(value)
 
+    def average(self, tensors: Iterable[Tensor]) -> None:
+        """Overwrite tensors with their means over all processes."""
+        if self.size == 1:
+            return
+        self._meet()
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+            tensor /= self.size
+
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
         """Run the body in all processes; if it fails in one of them, it fails in all."""

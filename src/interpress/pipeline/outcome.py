@@ -124,6 +124,8 @@ class Outcome:
         notes = list(self.network.warnings)
         if self.network.comparison is not None:
             notes.append(f"Allocation: {self.network.comparison}.")
+        if self.network.distillation is not None:
+            notes.append(str(self.network.distillation))
         untrusted = [name for name in self.orders.untrusted if name not in self.network.plan.kept]
         if untrusted:
             notes.append(

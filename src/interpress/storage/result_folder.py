@@ -55,6 +55,7 @@ def save_result(
 
 def _record(outcome: Outcome) -> dict[str, Any]:
     """Return the plan as it is written to `plan.json`."""
+    distilled = outcome.network.distillation
     return {
         "interpress": _KIND,
         "version": FORMAT_VERSION,
@@ -66,6 +67,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "parameters": [outcome.before.parameters, outcome.after.parameters],
         "agreement": _evidence(outcome),
         "refit_kept": outcome.network.refit_kept,
+        "distilled": None if distilled is None else distilled.record(),
         "proof": outcome.network.proof.difference,
         "plan": [asdict(row) for row in outcome.plan],
         "frozen": {space.name: space.frozen for space in outcome.spaces.frozen},

@@ -1,0 +1,1 @@
+"""Distillation without labels: gradient steps from a compressed network towards its original."""

@@ -1,0 +1,56 @@
+"""How many examples a gradient step takes, and how many of them at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from interpress.evaluation.output_meaning import OutputMeaning
+
+_GIB = 2**30
+_ON_CPU = 2 * _GIB
+"""Bytes of activations that are held for a gradient on a CPU, if the user does not say."""
+_FREE_SHARE = 0.5
+"""The share of a GPU's free memory that they may take."""
+
+
+class BatchSizes(NamedTuple):
+    """The examples of a step, the most that are run at once, and whether to recompute."""
+
+    step: int
+    at_once: int
+    recompute: bool
+    """Whether one example alone needs more than there is, so that blocks are computed again."""
+
+
+def batch_sizes(
+    bytes_per_example: int, positions: int, device: torch.device, memory: float | None
+) -> BatchSizes:
+    """Return how to arrange a step.
+
+    `positions` is the number of decisions per example. On a CPU the time of a step grows with the
+    batch, so that more and smaller steps get further in the same time.
+    """
+    most, fewest, decisions = (64, 4, 2048) if device.type == "cpu" else (256, 8, 16384)
+    step = min(most, max(fewest, decisions // max(1, positions)))
+    available = _available(device, memory)
+    at_once = int(available // max(1, bytes_per_example))
+    return BatchSizes(step, min(step, max(1, at_once)), at_once < 1)
+
+
+def decisions_per_example(meaning: OutputMeaning, outputs: list[Tensor]) -> int:
+    """Return how many decisions an example has: 1, or one per token or pixel."""
+    deciding, rule = meaning.pick(outputs), meaning.rule
+    if rule.class_dim is None or not deciding.ndim:
+        return 1
+    return deciding.numel() // max(1, len(deciding) * deciding.shape[rule.class_dim])
+
+
+def _available(device: torch.device, memory: float | None) -> float:
+    if memory is not None:
+        return memory * _GIB
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] * _FREE_SHARE
+    return _ON_CPU
