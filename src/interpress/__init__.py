@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from interpress.analysis import Analysis as Analysis
     from interpress.api import analyze as analyze
     from interpress.api import compress as compress
+    from interpress.api import distill as distill
+    from interpress.distillation.run import Distilled as Distilled
     from interpress.dryrun.find import find_spaces as find_spaces
     from interpress.errors import ArgumentError as ArgumentError
     from interpress.errors import CaptureError as CaptureError
@@ -44,6 +46,7 @@ _HOMES = {
     "CaptureError": "errors",
     "ChannelSpace": "spaces.channel_space",
     "DataError": "errors",
+    "Distilled": "distillation.run",
     "Interpolation": "linalg",
     "InterpressError": "errors",
     "FewExamplesWarning": "pipeline.warn",
@@ -58,6 +61,7 @@ _HOMES = {
     "agreement": "evaluation.agreement",
     "analyze": "api",
     "compress": "api",
+    "distill": "api",
     "find_spaces": "dryrun.find",
     "interpolative_decomposition": "linalg",
     "load": "storage.result_folder",

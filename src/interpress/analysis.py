@@ -17,6 +17,7 @@ from interpress.calibration.study import Study
 from interpress.checks import is_whole
 from interpress.data.inputs import Forward
 from interpress.data.masks import Mask
+from interpress.distillation.options import DistillOptions
 from interpress.errors import ArgumentError
 from interpress.evaluation.memorized import warn_if_memorized
 from interpress.evaluation.output_meaning import Output
@@ -24,6 +25,7 @@ from interpress.files.checkpoint import Checkpoint
 from interpress.graph.model_state import untouched
 from interpress.method import Method, as_method
 from interpress.parallel.processes import Processes, check_same_widths
+from interpress.pipeline.distilling import distilled
 from interpress.pipeline.options import Options
 from interpress.pipeline.steps import (
     describe_in_config,
@@ -61,12 +63,14 @@ class Analysis:
         round_to: int = 1,
         min_width: int = 1,
         same_widths: bool = False,
+        distill: bool | float = False,
         progress: bool | None = None,
         **budget: float | None,
     ) -> Result:
         """Return a smaller network for one budget; options as for `interpress.compress`."""
         limits = WidthLimits(round_to, min_width, same_widths)
-        return self.answer(self.options.asking(budget, method, limits, progress))
+        options = replace(self.options, distill=DistillOptions.from_argument(distill))
+        return self.answer(options.asking(budget, method, limits, progress))
 
     def answer(self, options: Options) -> Result:
         """Return the smaller network that checked options ask for."""
@@ -85,6 +89,9 @@ class Analysis:
             check_same_widths(processes.gathered(dict(network.plan.widths)))
             processes.share([*network.model.parameters(), *network.model.buffers()])
             describe_in_config(self.study, network)
+            if options.distill is not None:
+                data = self.study.require_data()
+                network = distilled(self.study, network, data, options.distill, bars)
         warn_if_memorized(network.agreement)
         return Result(options, self.study, effects, network)
 

@@ -1,4 +1,4 @@
-"""`analyze` and `compress`: the steps of the pipeline in order."""
+"""`analyze`, `compress` and `distill`: the steps of the pipeline in order."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from interpress.analysis import Analysis
 from interpress.data.inputs import Forward
 from interpress.data.masks import Mask
 from interpress.data.texts import tokenized
+from interpress.distillation.inputs import Augment
+from interpress.distillation.options import DistillOptions
+from interpress.distillation.run import Distilled
 from interpress.evaluation.output_meaning import AUTO, Output
 from interpress.graph.dispatched import without_dispatch
 from interpress.graph.model_state import untouched, unwrap
 from interpress.method import Method
 from interpress.parallel.processes import Processes
+from interpress.pipeline.distilling import distill_pair
 from interpress.pipeline.options import Options, as_device, as_folder, as_patterns
 from interpress.pipeline.steps import find, measure, read_data
 from interpress.progress import display
@@ -66,6 +70,7 @@ def compress(
     round_to: int = 1,
     min_width: int = 1,
     same_widths: bool = False,
+    distill: bool | float = False,
     forward: Forward | None = None,
     kind: str = AUTO,
     output: Output = None,
@@ -80,10 +85,9 @@ def compress(
 ) -> Result:
     """Make a trained network smaller while it keeps making the same decisions.
 
-    Give exactly one budget: `flops`, `params` or `latency` (the fraction to keep; latency is
-    measured on this device), `agreement` (the smallest network that makes at least this fraction of
-    the original's decisions on held-out examples), `error` (the largest relative error per layer,
-    certified) or `width` (the fraction of every layer).
+    Give exactly one budget: `flops`, `params` or `latency` (the fraction to keep), `agreement` or
+    `perplexity` (the smallest network that holds it on held-out examples), `error` (the largest
+    relative error per layer, certified) or `width` (the fraction of every layer).
 
     Args:
         model: The trained network. It is left as it was.
@@ -95,16 +99,16 @@ def compress(
         round_to: Every width becomes a multiple of this.
         min_width: No layer becomes narrower than this.
         same_widths: Give corresponding layers the same width, as `result.save_pretrained` needs.
+        distill: Whether to go on with gradient steps towards the original's outputs, which need no
+            labels: True for 2 minutes, or a number of minutes. `Result.distill` has more options.
         forward: `forward(model, batch)` calls the model, if `model(batch)` does not.
         kind: What the output means, if its shape does not tell; see `interpress.agreement`.
         output: Which of several outputs decides: a key or a path such as "heads.box", an index, or
             a function from the whole output to a tensor.
-        mask: Which positions of an example count, such as tokens that are not padding: a key of the
-            batch, or a function from a batch to a tensor (examples, positions). Without it, an
-            `attention_mask` and labels of -100 in the batch say so.
+        mask: Which positions of an example count: a key of the batch, or a function from a batch to
+            a tensor (examples, positions). Default: its `attention_mask`, and labels of -100.
         tokenizer: The tokenizer of a language model, if the data are a list of texts.
-        memory: GiB to hold beyond the model and its result; a network that needs more goes block
-            by block. Default: what it needs.
+        memory: GiB to hold beyond the model and its result; what needs more goes block by block.
         device: Where to compute, such as "cuda", if the model lives elsewhere and is to stay there.
         checkpoint: A folder that keeps finished blocks, so that a call that was ended goes on.
         seed: Draws the held-out examples; the same seed gives the same result.
@@ -113,10 +117,45 @@ def compress(
     with Processes().together():
         options = Options(exclude=as_patterns(exclude), forward=forward, kind=kind, output=output,
             mask=mask, memory=memory, device=as_device(device), checkpoint=as_folder(checkpoint),
-            seed=seed)  # fmt: skip
+            distill=DistillOptions.from_argument(distill), seed=seed)  # fmt: skip
         limits = WidthLimits(round_to, min_width, same_widths)
         options = options.asking(budget, method, limits, progress)
         return _analyzed(model, _tokens(data, tokenizer), options).answer(options)
+
+
+def distill(
+    model: nn.Module,
+    smaller: nn.Module,
+    data: Any,
+    *,
+    minutes: float | None = None,
+    steps: int | None = None,
+    augment: Augment | None = None,
+    forward: Forward | None = None,
+    kind: str = AUTO,
+    output: Output = None,
+    mask: Mask | None = None,
+    tokenizer: Any = None,
+    memory: float | None = None,
+    device: str | torch.device | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Distilled:
+    """Train a smaller network towards the outputs of the original, without labels.
+
+    This is `Result.distill` for a network that was loaded from a folder, or made in another way.
+    `smaller` is left as it was. `minutes`, `steps`, `augment`, `memory` and `checkpoint` as for
+    `Result.distill`; `data`, `forward`, `kind`, `output`, `mask`, `tokenizer`, `device` and `seed`
+    as for `compress`.
+    """
+    with Processes().together():
+        asked = DistillOptions(minutes, steps, augment, memory)
+        options = Options(forward=forward, kind=kind, output=output, mask=mask,
+            device=as_device(device), checkpoint=as_folder(checkpoint), seed=seed,
+            progress=progress)  # fmt: skip
+        original, student = (without_dispatch(unwrap(network)) for network in (model, smaller))
+        return distill_pair(original, student, _tokens(data, tokenizer), asked, options)
 
 
 def _tokens(data: Any, tokenizer: Any) -> Any:

@@ -13,12 +13,13 @@ from rich.table import Table
 
 from interpress.checks import is_whole
 from interpress.data.texts import tokenized
-from interpress.distill.inputs import Augment
+from interpress.distillation.inputs import Augment
+from interpress.distillation.options import DistillOptions
 from interpress.errors import ArgumentError
 from interpress.evaluation.token_speed import TokenSpeed, token_speed
 from interpress.files.tensor_file import save_text
 from interpress.parallel.processes import Processes
-from interpress.pipeline.distilling import DistillOptions, distill_network
+from interpress.pipeline.distilling import distill_result
 from interpress.pipeline.options import as_folder
 from interpress.pipeline.outcome import Outcome
 from interpress.report.figure import figure_of
@@ -78,13 +79,11 @@ class Result(Outcome):
             checkpoint: A folder that keeps the state, so that a call that was ended goes on.
             progress: Whether to show progress bars; None shows them on a terminal.
         """
-        asked = DistillOptions(minutes, steps, augment)
+        asked = DistillOptions(minutes, steps, augment, memory)
         options = replace(self.options, checkpoint=as_folder(checkpoint), progress=progress)
-        if memory is not None:
-            options = replace(options, memory=memory)
         if data is not None and tokenizer is not None:
             data = tokenized(data, tokenizer)
-        network = distill_network(self.study, self.network, data, asked, options)
+        network = distill_result(self.study, self.network, data, asked, options)
         return replace(self, network=network)
 
     def save(

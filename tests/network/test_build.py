@@ -11,10 +11,10 @@ from torch import Tensor, nn
 import interpress
 from interpress import Analysis, FewExamplesWarning, Method, agreement, analyze, compress
 from interpress.data.batches import batch_size
+from interpress.evaluation.held_out_loss import held_out_loss
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.evaluation.tally import Tally
 from interpress.network.build import _refit_examples
-from interpress.network.loss import held_out_loss
 from interpress.selection.registry import SELECTIONS
 
 BASELINES = sorted(set(SELECTIONS) - {"pivoting", "weights", "patches"})

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from interpress.cli.budget_options import budget_from, budget_parameters
-from interpress.cli.compress_options import CompressOptions, Exclude
+from interpress.cli.compress_options import CompressOptions, Exclude, Minutes
 from interpress.cli.data_options import DataOptions
 from interpress.cli.failing import guarded
 from interpress.cli.method_options import MethodOptions
@@ -98,6 +98,47 @@ def compress(
     from interpress.cli import commands
 
     commands.compress(model, data, method, output, options, budget_from(budget), json)
+
+
+@app.command(no_args_is_help=True)
+@expand_records()
+def distill(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of a compressed network.", show_default=False)
+    ],
+    model: ModelOptions,
+    data: DataOptions,
+    output: OutputOptions,
+    out: Annotated[Path, typer.Option(help="Folder to write.", show_default=False)],
+    force: Annotated[
+        bool, typer.Option("--force", metavar="", help="Replace an earlier result.")
+    ] = False,
+    minutes: Minutes = None,
+    steps: Annotated[
+        int | None, typer.Option(help="At most this many steps.", show_default=False)
+    ] = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(metavar="GIB", help="Activations to hold for a gradient.", show_default=False),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Keep the state here, so that a run that was ended goes on."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Train a compressed network towards the original's outputs, without labels.
+
+    MODEL is the original. The result is never worse on held-out examples than
+    the network in FOLDER. Ctrl-C keeps the best weights so far.
+
+    Example: interpress distill half nets.py:VGG16 --weights vgg16.safetensors
+    --data photos/ --preset cifar10 --minutes 5 --out half-distilled
+    """
+    from interpress.cli import distilling
+
+    asked = {"minutes": minutes, "steps": steps, "memory": memory, "checkpoint": checkpoint}
+    distilling.distill(folder, model, data, output, out, force, asked, json)
 
 
 @app.command(no_args_is_help=True)

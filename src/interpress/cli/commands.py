@@ -22,6 +22,7 @@ from interpress.cli.model_options import ModelOptions
 from interpress.cli.output_options import OutputOptions
 from interpress.cli.printing import agreement_record, model_output_aside, print_json, print_table
 from interpress.data.calibration_set import CalibrationSet
+from interpress.distillation.options import MINUTES
 from interpress.errors import ArgumentError, DataError, InterpressError, StorageError
 from interpress.evaluation.tally import Agreement
 from interpress.parallel.processes import process_group
@@ -89,6 +90,8 @@ def compress(
     # A budget may turn off the refit of a method, unless the user asked for it.
     parts = budget.rule.prepare(_method(method), method.refit is None)
     checked_target(options.out, options.force, "pass --force")
+    if options.minutes is not None and not options.distill:
+        raise ArgumentError("--minutes is for --distill; give both, or leave it out")
     if options.pretrained is not None and options.pretrained.exists() and not options.force:
         raise StorageError(f"{options.pretrained} exists already; pass --force to replace it")
     if options.compute_on is not None:
@@ -113,6 +116,7 @@ def compress(
             memory=options.memory,
             device=options.compute_on,
             checkpoint=options.checkpoint,
+            distill=options.minutes or MINUTES if options.distill else False,
             **output.arguments(),
             **budget_argument,
         )

@@ -17,6 +17,10 @@ Exclude = Annotated[
         rich_help_panel="Layers",
     ),
 ]
+Minutes = Annotated[
+    float | None,
+    typer.Option(help="Minutes of distillation. Default: 2.", show_default=False),
+]
 _layers = functools.partial(typer.Option, rich_help_panel="Layers")
 _large = functools.partial(typer.Option, rich_help_panel="Large networks")
 
@@ -54,6 +58,15 @@ class CompressOptions:
             show_default=False,
         ),
     ] = None
+    distill: Annotated[
+        bool,
+        typer.Option(
+            "--distill",
+            metavar="",
+            help="Go on with gradient steps towards the original's outputs; needs no labels.",
+        ),
+    ] = False
+    minutes: Minutes = None
     memory: Annotated[
         float | None,
         _large(

@@ -8,11 +8,11 @@ from torch import nn
 from interpress.allocation.plan import Plan
 from interpress.calibration.sample_weights import draw_examples
 from interpress.calibration.study import Study
+from interpress.evaluation.held_out_loss import held_out_loss
 from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
 from interpress.network.build_by_block import RefitExamples, build_by_block
 from interpress.network.compare import is_enough_held_out
-from interpress.network.loss import held_out_loss
 from interpress.network.network import Network
 from interpress.network.shared_heads import absorbed, for_all_inputs
 from interpress.progress import Display

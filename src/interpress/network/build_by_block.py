@@ -16,6 +16,7 @@ from torch import Tensor, fx
 from interpress.allocation.plan import Plan
 from interpress.calibration.study import Study
 from interpress.data.calibration_set import Part
+from interpress.evaluation.held_out_loss import held_out_loss
 from interpress.evaluation.tally import Agreement
 from interpress.files.checkpoint import Checkpoint
 from interpress.graph.example import Example
@@ -26,7 +27,6 @@ from interpress.method import Method
 from interpress.network.building_record import BuildingRecord
 from interpress.network.compare import is_enough_held_out
 from interpress.network.judging import Judging
-from interpress.network.loss import held_out_loss
 from interpress.network.network import Network
 from interpress.network.proof_by_block import ProofByBlock
 from interpress.network.shared_heads import absorbed, for_all_inputs

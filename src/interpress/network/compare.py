@@ -14,11 +14,11 @@ from interpress.allocation.plan import Plan
 from interpress.calibration.study import Study
 from interpress.data.calibration_set import Part
 from interpress.evaluation.evaluator import Evaluator
+from interpress.evaluation.held_out_loss import held_out_loss
 from interpress.evaluation.tally import Agreement
 from interpress.files.checkpoint import Checkpoint, digest
 from interpress.method import Method
 from interpress.network.compare_by_block import agreements_by_block
-from interpress.network.loss import held_out_loss
 from interpress.network.shared_heads import absorbed, for_all_inputs
 from interpress.progress import Display
 from interpress.surgery.cut import Cut

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from interpress.allocation.plan import Plan
-from interpress.distill.distillation import Distillation
+from interpress.distillation.record import Distillation
 from interpress.evaluation.tally import Agreement
 from interpress.network.compare import Comparison
 from interpress.network.tap_errors import TapError

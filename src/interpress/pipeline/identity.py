@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from interpress._version import __version__
 from interpress.allocation.effects import EXAMPLES, trial_widths
 from interpress.calibration.study import Study
 from interpress.files.checkpoint import digest
 from interpress.graph.blocks import border_bytes
+from interpress.graph.digest import weights_digest
 from interpress.pipeline.options import Options
 from interpress.spaces.batching import captured_examples
 
@@ -43,16 +43,6 @@ def identity(study: Study, options: Options) -> dict[str, str]:
         "set of options": digest(asked),
         "version of interpress or torch": f"{__version__} {torch.__version__}",
     }
-
-
-def weights_digest(model: nn.Module) -> str:
-    """Return a hash of all parameters and buffers."""
-    total = hashlib.sha256()
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        plain = tensor.detach().cpu().contiguous().reshape(-1)
-        total.update(plain.view(torch.uint8).numpy().data)
-    return total.hexdigest()
 
 
 def checkpoint_bytes(study: Study) -> int:

@@ -15,6 +15,7 @@ from interpress.budgets.budget import Budget
 from interpress.checks import is_number
 from interpress.data.inputs import Forward
 from interpress.data.masks import Mask, check_mask
+from interpress.distillation.options import DistillOptions
 from interpress.errors import ArgumentError
 from interpress.evaluation.output_meaning import AUTO, Output, check_kind, check_output
 from interpress.method import METHODS, Method, as_method
@@ -46,6 +47,8 @@ class Options:
     """Where to compute, if that is not where the model lives."""
     checkpoint: Path | None = None
     """The folder of the checkpoint, if there is one."""
+    distill: DistillOptions | None = None
+    """How to distil the network that is built; None for not at all."""
     seed: int = 0
     progress: bool | None = None
 

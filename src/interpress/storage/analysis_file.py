@@ -20,8 +20,8 @@ from interpress.dryrun.find import find_spaces
 from interpress.errors import ArgumentError, StorageError
 from interpress.evaluation.output_meaning import Output, OutputMeaning, find_meaning
 from interpress.files.tensor_file import load_tensors, save_tensors
+from interpress.graph.digest import weights_digest
 from interpress.graph.model_state import output_tensors, unwrap
-from interpress.pipeline.identity import weights_digest
 from interpress.pipeline.options import Options
 from interpress.spaces.spaces import Spaces
 from interpress.storage.example_description import describe, random_example

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from interpress._version import __version__
+from interpress.distillation.run import Distilled
 from interpress.errors import StorageError
+from interpress.evaluation.tally import Agreement
 from interpress.files.folder import replaced_folder
 from interpress.files.tensor_file import (
     FORMAT_VERSION,
@@ -28,6 +30,7 @@ from interpress.files.tensor_file import (
     source_path,
     target_path,
 )
+from interpress.graph.example import Example
 from interpress.graph.model_state import unwrap
 from interpress.pipeline.outcome import Outcome
 from interpress.pretrained.build import built_from
@@ -53,19 +56,48 @@ def save_result(
         save_tensors(temporary / WEIGHTS, _KIND, tensors, {"plan": _sha(text)})
 
 
+def save_distilled(
+    source: str | os.PathLike[str],
+    distilled: Distilled,
+    example: Example,
+    folder: str | os.PathLike[str],
+    overwrite: bool,
+) -> None:
+    """Write the result in a folder again, with the weights and the evidence of a distillation."""
+    target = checked_target(folder, overwrite)
+    record, _ = _read(source_path(source))
+    record["versions"] = _versions()
+    record["distilled"] = distilled.distillation.record()
+    if distilled.agreement is not None:
+        notes = [*(record["agreement"] or {}).get("notes", []), str(distilled.distillation)]
+        record["agreement"] = _evidence(distilled.agreement, "held-out examples", notes)
+    record["output"] = fingerprint(distilled.model, describe(example))
+    text = json.dumps(record, indent=1)
+    with replaced_folder(target) as temporary:
+        (temporary / PLAN).write_text(text, encoding="utf-8")
+        tensors = dict(_tensors(distilled.model))
+        save_tensors(temporary / WEIGHTS, _KIND, tensors, {"plan": _sha(text)})
+
+
+def _versions() -> dict[str, str]:
+    return {"interpress": __version__, "torch": str(torch.__version__)}
+
+
 def _record(outcome: Outcome) -> dict[str, Any]:
     """Return the plan as it is written to `plan.json`."""
     distilled = outcome.network.distillation
     return {
         "interpress": _KIND,
         "version": FORMAT_VERSION,
-        "versions": {"interpress": __version__, "torch": str(torch.__version__)},
+        "versions": _versions(),
         "asked": {"budget": outcome.budget.kind, "value": outcome.budget.value, **_judged(outcome)},
         "method": {"name": outcome.method.name, **asdict(outcome.method)},
         "seed": outcome.seed,
         "flops": [outcome.before.flops, outcome.after.flops],
         "parameters": [outcome.before.parameters, outcome.after.parameters],
-        "agreement": _evidence(outcome),
+        "agreement": _evidence(
+            outcome.agreement, outcome.judged_on.removeprefix("on "), outcome.notes
+        ),
         "refit_kept": outcome.network.refit_kept,
         "distilled": None if distilled is None else distilled.record(),
         "proof": outcome.network.proof.difference,
@@ -264,17 +296,17 @@ def _judged(outcome: Outcome) -> dict[str, Any]:
     return {"kind": outcome.options.kind, "output": saved}
 
 
-def _evidence(outcome: Outcome) -> dict[str, Any] | None:
-    agreement = outcome.agreement
+def _evidence(
+    agreement: Agreement | None, judged_on: str, notes: Sequence[str]
+) -> dict[str, Any] | None:
     if agreement is None:
         return None
     names = ("kind", "examples", "decisions", "agreement", "interval", "divergence", "output_error")
     numbers = {name: getattr(agreement, name) for name in names}
     numbers["output"] = agreement.output
     numbers["others"] = [output.record() for output in agreement.others]
-    numbers["notes"] = list(outcome.notes)
-    on = outcome.judged_on.removeprefix("on ")
-    return {"on": on, **numbers, "flipped": len(agreement.flips)}
+    numbers["notes"] = list(notes)
+    return {"on": judged_on, **numbers, "flipped": len(agreement.flips)}
 
 
 def _sha(text: str) -> str:

@@ -25,8 +25,6 @@ class Inputs:
     """The examples to train on, grouped by shape, in memory."""
 
     def __init__(self, data: CalibrationSet, seed: int, augment: Augment | None = None) -> None:
-        if augment is not None and not callable(augment):
-            raise ArgumentError(f"augment={augment!r}; give a function of a batch of inputs")
         self._groups = _read(data)
         self._augment = augment
         self._seed = seed

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from interpress.distill.distillation import Distillation
-from interpress.distill.inputs import Inputs
-from interpress.distill.pair import HeldOut, Pair
-from interpress.distill.steps import Steps
+from interpress.distillation.inputs import Inputs
+from interpress.distillation.options import Limit
+from interpress.distillation.pair import HeldOut, Pair
+from interpress.distillation.record import Distillation
+from interpress.distillation.steps import Steps
 from interpress.files.checkpoint import Checkpoint
 from interpress.parallel.processes import Processes
 from interpress.progress import Display
@@ -29,24 +29,10 @@ _CHECKS = 20
 _TIME_FOR_CHECKS = 0.15
 """The part of the time that these looks may take."""
 _SETBACKS = 3
-"""Training ends after this many looks at which held-out examples are worse than at the start."""
-
-
-@dataclass(frozen=True)
-class Limit:
-    """When training ends: after a time, after a number of steps, or whichever comes first."""
-
-    seconds: float | None
-    steps: int | None
-
-    def part(self, seconds: float, steps: int) -> float:
-        """Return how much of the run is over, 0 to 1."""
-        parts = [0.0]
-        if self.seconds is not None:
-            parts.append(seconds / self.seconds)
-        if self.steps is not None:
-            parts.append(steps / self.steps)
-        return min(1.0, max(parts))
+"""Training ends after this many setbacks; each returns to the best weights with smaller steps."""
+_TOLERATED = 1.5
+"""Large steps raise the loss at first, and smaller ones lower it again. So the loss of held-out
+examples may be this much above that of the start, and less and less up to the middle of the run."""
 
 
 class Training:
@@ -114,7 +100,9 @@ class Training:
         """Look at held-out examples; remember the best weights, and return to them if worse."""
         losses = self._held.losses()
         better = bool(losses.mean() < self._best.mean())
-        worse = not bool(losses.mean() <= self._start.mean())  # also if it is not a number
+        tolerated = max(1.0, _TOLERATED - (_TOLERATED - 1) * 2 * self._looked_at)
+        # the comparison is also true if the loss is not a number
+        worse = not bool(losses.mean() <= tolerated * self._start.mean())
         better, worse = self._processes.from_process(0, (better, worse))
         if better:
             self._best, self._best_weights = losses, self._steps.state()
@@ -143,7 +131,7 @@ class Training:
         if not checkpoint.is_kept:
             return
         tensors = {f"best.{n}": tensor for n, tensor in enumerate(self._best_weights)}
-        tensors |= {f"best_losses.{n}": t for n, t in enumerate([self._start, self._best])}
+        tensors |= {"losses.0": self._start, "losses.1": self._best.clone()}
         tensors |= self._steps.checkpoint()
         record = {
             "done": self._done, "seconds": self._seconds, "setbacks": self._setbacks,
@@ -157,7 +145,7 @@ class Training:
             return
         tensors, record = saved.tensors, saved.record
         self._best_weights = _numbered(tensors, "best", self._best_weights)
-        self._start, self._best = _numbered(tensors, "best_losses", [self._start, self._best])
+        self._start, self._best = _numbered(tensors, "losses", [self._start, self._best])
         self._done, self._seconds = record["done"], record["seconds"]
         self._setbacks, self._looked_at = record["setbacks"], record["looked_at"]
         self._steps.resume(tensors, record["scale"])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from interpress.data.batches import batch_size, split_batch
-from interpress.distill.output_loss import OutputLoss
+from interpress.distillation.output_loss import OutputLoss
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.evaluation.outputs import flatten_output
 from interpress.graph.example import Example
@@ -42,7 +42,7 @@ class Pair:
                 outputs = _outputs(self.smaller, replace(part, device=None), self.meaning)
             losses = self.loss(wanted, outputs, part)
             if losses.requires_grad:
-                (losses.sum() / total).backward()  # type: ignore[no-untyped-call]
+                (losses.sum() / total).backward()
 
     def wanted(self, example: Example) -> list[Tensor]:
         """Return the outputs of the original."""

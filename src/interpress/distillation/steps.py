@@ -16,8 +16,6 @@ _SMALLEST_SIZE = 1e-2
 """Biases may be zero; they move as if their root mean square were at least this."""
 _WARM_UP = 0.05
 """The part of the run over which steps grow, while the moments of Adam are estimated."""
-_LARGEST_GRADIENT = 1.0
-"""The norm that gradients are clipped to."""
 
 
 @contextmanager
@@ -112,8 +110,8 @@ class Steps:
         for weight, copy in zip(self._weights, self._copies, strict=True):
             copy.grad = None if weight.grad is None else weight.grad.to(copy)
             weight.grad = None
-        norm = nn.utils.clip_grad_norm_(self._copies, _LARGEST_GRADIENT)
-        if not bool(norm.isfinite()):
+        gradients = [copy.grad for copy in self._copies if copy.grad is not None]
+        if not bool(nn.utils.get_total_norm(gradients).isfinite()):
             return
         rate = _RELATIVE_STEP * self.scale * _schedule(part)
         for group in self._adam.param_groups:

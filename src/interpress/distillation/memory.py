@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from interpress.data.batches import take
 from interpress.evaluation.output_meaning import OutputMeaning
+from interpress.graph.example import Example
 
 _GIB = 2**30
 _ON_CPU = 2 * _GIB
@@ -26,17 +28,22 @@ class BatchSizes(NamedTuple):
 
 
 def batch_sizes(
-    bytes_per_example: int, positions: int, device: torch.device, memory: float | None
+    network: nn.Module,
+    example: Example,
+    positions: int,
+    device: torch.device,
+    memory: float | None,
 ) -> BatchSizes:
-    """Return how to arrange a step.
+    """Return how to arrange a step of a network that is ready to train.
 
-    `positions` is the number of decisions per example. On a CPU the time of a step grows with the
-    batch, so that more and smaller steps get further in the same time.
+    `positions` is the number of decisions per example, and `memory` the GiB of activations that may
+    be held. On a CPU the time of a step grows with the batch, so that more and smaller steps get
+    further in the same time.
     """
     most, fewest, decisions = (64, 4, 2048) if device.type == "cpu" else (256, 8, 16384)
     step = min(most, max(fewest, decisions // max(1, positions)))
     available = _available(device, memory)
-    at_once = int(available // max(1, bytes_per_example))
+    at_once = int(available // max(1, _held_bytes(network, example)))
     return BatchSizes(step, min(step, max(1, at_once)), at_once < 1)
 
 
@@ -46,6 +53,23 @@ def decisions_per_example(meaning: OutputMeaning, outputs: list[Tensor]) -> int:
     if rule.class_dim is None or not deciding.ndim:
         return 1
     return deciding.numel() // max(1, len(deciding) * deciding.shape[rule.class_dim])
+
+
+def _held_bytes(network: nn.Module, example: Example) -> int:
+    """Return the bytes that a forward of one example holds for its gradient."""
+    weights = {tensor.untyped_storage().data_ptr() for tensor in network.parameters()}
+    held: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            held[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        kept = take(example, torch.arange(1)).call(network)
+    del kept
+    return sum(held.values())
 
 
 def _available(device: torch.device, memory: float | None) -> float:

@@ -23,17 +23,21 @@ class OutputLoss:
     Padding does not count.
     """
 
-    def __init__(self, meaning: OutputMeaning, reference: Sequence[Tensor]) -> None:
-        """Prepare for outputs like `reference`, the original's outputs on several examples."""
+    def __init__(self, meaning: OutputMeaning, batches: Sequence[Sequence[Tensor]]) -> None:
+        """Prepare for outputs like those of the original on a few batches."""
         self._meaning = meaning
-        deciding = meaning.pick(reference)
+        deciding = meaning.pick(batches[0])
         self._decides = deciding.is_floating_point()
-        self._scale = _variance(self._centred(deciding)) if self._decides else 1.0
-        self._other_scales = {
-            name: _variance(_finite(tensor, tensor))
-            for name, tensor in meaning.others(reference)
-            if tensor.is_floating_point() and tensor.ndim and len(tensor) == len(deciding)
-        }
+        self._scale = 1.0
+        if self._decides and meaning.tokens is None:
+            self._scale = _variance([self._centred(meaning.pick(batch)) for batch in batches])
+        parts: dict[str, list[Tensor]] = {}
+        for batch in batches:
+            size = len(meaning.pick(batch))
+            for name, tensor in meaning.others(batch):
+                if tensor.is_floating_point() and tensor.ndim and len(tensor) == size:
+                    parts.setdefault(name, []).append(_finite(tensor, tensor))
+        self._other_scales = {name: _variance(tensors) for name, tensors in parts.items()}
         if not self._decides and not self._other_scales:
             raise ArgumentError(
                 f"the model returns {deciding.dtype} only, which has no gradient; distill a model "
@@ -92,10 +96,17 @@ def _means(values: Tensor, counted: Tensor | None) -> Tensor:
     return example_means(values, None if counted is None else counted.to(values.device))
 
 
-def _variance(output: Tensor) -> float:
-    """Return the variance over the examples; an output that never varies counts by its size."""
-    spread = float(output.var(0, unbiased=False).mean())
-    size = float(output.square().mean())
+def _variance(outputs: Sequence[Tensor]) -> float:
+    """Return the mean squared difference from the mean example, over batches of outputs.
+
+    Batches that differ in shape (texts of several lengths) are compared with their own mean. An
+    output that never varies counts by its size.
+    """
+    alike = all(output.shape[1:] == outputs[0].shape[1:] for output in outputs)
+    groups = [torch.cat(list(outputs))] if alike else outputs
+    count = sum(output.numel() for output in groups)
+    spread = sum(float((o - o.mean(0, keepdim=True)).square().sum()) for o in groups) / count
+    size = sum(float(o.square().sum()) for o in groups) / count
     if spread > 1e-12 * size:
         return spread
     return size or 1.0

@@ -1,0 +1,55 @@
+"""The command `distill`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import interpress
+from interpress.cli.data_files.batches import open_batches
+from interpress.cli.data_options import DataOptions
+from interpress.cli.loading import load_model
+from interpress.cli.model_options import ModelOptions
+from interpress.cli.output_options import OutputOptions
+from interpress.cli.printing import agreement_record, model_output_aside, print_json
+from interpress.data.calibration_set import CalibrationSet
+from interpress.parallel.processes import process_group
+from interpress.storage.result_folder import checked_target, save_distilled
+
+
+def distill(
+    folder: Path,
+    model: ModelOptions,
+    data: DataOptions,
+    output: OutputOptions,
+    out: Path,
+    force: bool,
+    asked: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Distil the network of a folder and write the result into another one."""
+    checked_target(out, force, "pass --force")
+    with process_group() as processes, model_output_aside(as_json):
+        original = load_model(model)
+        smaller = interpress.load(folder, original)
+        batches = open_batches(data, model)
+        distilled = interpress.distill(
+            original, smaller, batches, seed=data.seed, **asked, **output.arguments()
+        )
+        if processes.is_first:
+            example = CalibrationSet(batches, original).first()
+            save_distilled(folder, distilled, example, out, force)
+    if not processes.is_first:
+        return
+    if as_json:
+        agreement = distilled.agreement
+        print_json(
+            {
+                "folder": str(out),
+                "distilled": distilled.distillation.record(),
+                "agreement": None if agreement is None else agreement_record(agreement),
+            }
+        )
+        return
+    print(distilled)
+    print(f"Saved to {out}", flush=True)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from tests.cli.conftest import Shell, small
+
+import interpress
+
+MODEL = ("nets.py:small", "--weights", "w.safetensors", "--data", "x.npy")
+
+
+def test_distill_writes_a_folder_that_loads(shell: Shell) -> None:
+    assert shell("compress", *MODEL, "--flops", "0.3", "--out", "small") == 0
+    asked = ("--steps", "40", "--out", "closer", "--json")
+    assert shell("distill", "small", *MODEL, *asked) == 0
+    record = json.loads(shell.out)
+    assert record["distilled"]["steps"] == 40
+    assert record["distilled"]["after"] <= record["distilled"]["before"]
+    plan = json.loads(Path("closer/plan.json").read_text())
+    assert plan["distilled"] == record["distilled"]
+    assert plan["agreement"]["agreement"] == record["agreement"]["agreement"]
+    model = small()
+    before, after = (interpress.load(folder, model) for folder in ("small", "closer"))
+    changed = [
+        not torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True)
+    ]
+    assert any(changed) == record["distilled"]["kept"]
+    assert shell("evaluate", *MODEL, "--compressed", "closer", "--json") == 0
+
+
+def test_compress_distills_if_asked(shell: Shell) -> None:
+    asked = ("--distill", "--minutes", "0.02", "--flops", "0.3", "--out", "out")
+    assert shell("compress", *MODEL, *asked) == 0
+    assert "istil" in shell.out
+    assert json.loads(Path("out/plan.json").read_text())["distilled"]["steps"] > 0
+
+
+def test_minutes_without_distill_are_refused(shell: Shell) -> None:
+    assert shell("compress", *MODEL, "--flops", "0.5", "--minutes", "1", "--out", "out") == 2
+    assert "--minutes" in shell.err
+    assert "--distill" in shell.err
+
+
+def test_an_existing_folder_is_not_replaced(shell: Shell) -> None:
+    assert shell("compress", *MODEL, "--flops", "0.5", "--out", "out") == 0
+    assert shell("distill", "out", *MODEL, "--steps", "2", "--out", "out") == 2
+    assert "--force" in shell.err
+    assert shell("distill", "out", *MODEL, "--steps", "2", "--out", "out", "--force") == 0
+
+
+def test_bad_numbers_are_named(shell: Shell) -> None:
+    assert shell("compress", *MODEL, "--flops", "0.5", "--out", "out") == 0
+    assert shell("distill", "out", *MODEL, "--steps", "0", "--out", "new") == 2
+    assert "--steps 0" in shell.err
