@@ -79,6 +79,12 @@ def test_two_processes_go_block_by_block_together(tmp_path: Path) -> None:
     assert_same(second, first, 0.0)
 
 
+def test_two_processes_distil_one_network(tmp_path: Path) -> None:
+    first, second = found("distils", 2, tmp_path)
+    assert_same(second, first, 0.0)
+    assert first["kept"]
+
+
 @pytest.mark.slow
 def test_the_number_of_processes_makes_no_difference_block_by_block(tmp_path: Path) -> None:
     first, *_ = found("by_block", 2, tmp_path / "two")

@@ -53,6 +53,18 @@ def by_block_kept(rank: int, size: int) -> dict[str, Any]:
     return {"widths": result.widths, "weights": result.model.state_dict(), "text": ""}
 
 
+def distils(rank: int, size: int) -> dict[str, Any]:
+    """Every process takes its part of the batches."""
+    result = interpress.compress(demo.network(), DATA, flops=0.3, progress=False)
+    distilled = result.distill(steps=200, progress=False)
+    assert distilled.network.distillation is not None
+    return {
+        "widths": distilled.widths,
+        "weights": distilled.model.state_dict(),
+        "kept": distilled.network.distillation.kept,
+    }
+
+
 def shards(rank: int, size: int) -> dict[str, Any]:
     """Every process has a part; the last one has none."""
     parts = [DATA[:500], DATA[500:], DATA[:0]] if size > 2 else [DATA[:500], DATA[500:]]
