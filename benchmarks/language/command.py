@@ -44,6 +44,7 @@ CHOICES: dict[str, Callable[[Neurons, int], Choice]] = {
 OURS = {
     "preserve": {},
     "preserve, constant": {"method": interpress.Method(allocation="constant")},
+    "preserve, heads-last": {"method": interpress.Method(allocation="heads-last")},
     "preserve, no refit": {"method": interpress.Method(refit=False)},
     "preserve, same widths": {"same_widths": True},
 }

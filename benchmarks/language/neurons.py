@@ -60,7 +60,7 @@ def measure_neurons(spaces: Spaces, batches: Sequence[Tensor]) -> list[Neurons]:
         U = U.T if absorber.dim == 1 else U
         producers = [parameters[name] for name in parameters if _makes(space.producers, name)]
         producers = [p if len(p) == space.size else p.T for p in producers if p.ndim == 2]
-        zero = torch.zeros(space.size, space.size, dtype=torch.float64)
+        zero = torch.zeros(space.size, space.size, dtype=torch.float64, device=U.device)
         found.append(
             Neurons(space.name, tap.name, absorber.weight, U, producers, zero, zero[0].clone())
         )
@@ -69,7 +69,7 @@ def measure_neurons(spaces: Spaces, batches: Sequence[Tensor]) -> list[Neurons]:
         example = Example.of(batch).without_cache(spaces.program.model)
         values = measure_taps(spaces, example, [neurons.tap for neurons in found])
         for neurons in found:
-            Z = values[neurons.tap].double().cpu()
+            Z = values[neurons.tap].double()
             neurons.G += Z.T @ Z
             neurons.mean += Z.sum(0)
         rows += batch.numel()

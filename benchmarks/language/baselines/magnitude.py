@@ -9,7 +9,7 @@ from benchmarks.language.neurons import Choice, Neurons, largest
 
 def choose(neurons: Neurons, count: int) -> Choice:
     """Score a neuron by the product of the norms of the rows that make it."""
-    score = torch.ones(len(neurons.U))
+    score = torch.ones(len(neurons.U), device=neurons.U.device)
     for weight in neurons.producers:
-        score = score * weight.norm(dim=1).cpu()
+        score = score * weight.norm(dim=1)
     return Choice(largest(score, count))

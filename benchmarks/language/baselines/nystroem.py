@@ -12,6 +12,6 @@ _RIDGE = 1.0  # of the leverage scores, relative to the mean diagonal
 def choose(neurons: Neurons, count: int) -> Choice:
     """Keep the largest ridge leverage scores; the consumer absorbs `(S.T G S)^+ S.T G`."""
     G, n = neurons.G, len(neurons.G)
-    ridged = G + _RIDGE * G.diagonal().mean() * torch.eye(n, dtype=G.dtype)
+    ridged = G + _RIDGE * G.diagonal().mean() * torch.eye(n).to(G)
     kept = largest(torch.linalg.solve(ridged, G).diagonal(), count)
     return Choice(kept, interpolation(G, kept, 1e-6))

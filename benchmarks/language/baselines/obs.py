@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
+from torch import Tensor
 
 from benchmarks.language.neurons import Choice, Neurons, interpolation
 from interpress.linalg.elimination import Consumer, eliminate
@@ -10,7 +13,11 @@ from interpress.linalg.elimination import Consumer, eliminate
 
 def choose(neurons: Neurons, count: int) -> Choice:
     """Drop the column whose removal costs least after all others are solved again."""
-    blocks = torch.arange(len(neurons.U))[:, None]
-    order, _ = eliminate([Consumer(neurons.G, neurons.U.double().cpu(), blocks, 1.0)])
-    kept = order[:count].sort().values
+    kept = _order(neurons)[:count].sort().values
     return Choice(kept, interpolation(neurons.G, kept, 1e-6))
+
+
+@cache
+def _order(neurons: Neurons) -> Tensor:
+    blocks = torch.arange(len(neurons.U), device=neurons.U.device)[:, None]
+    return eliminate([Consumer(neurons.G, neurons.U.double(), blocks, 1.0)])[0]

@@ -8,4 +8,4 @@ from benchmarks.language.neurons import Choice, Neurons, largest
 def choose(neurons: Neurons, count: int) -> Choice:
     """Score a neuron by `sum(|U|) * ||Z||`."""
     norm = neurons.G.diagonal().sqrt()
-    return Choice(largest(neurons.U.abs().sum(1).double().cpu() * norm, count))
+    return Choice(largest(neurons.U.abs().sum(1).double() * norm, count))

@@ -20,7 +20,7 @@ from interpress.network.compare import Comparison, compare, compare_finished
 from interpress.network.network import Network
 from interpress.progress import Display
 
-_CONSTANT = "constant"  # the allocation that a language model must not fall behind
+_UNIFORM = ("constant", "heads-last")  # allocations that a language model must not fall behind
 _PROBES = 7  # networks built in a bisection: the FLOPs are then known to 1 %
 
 Trial = Callable[[Widths], tuple[Network, float, bool]]
@@ -64,7 +64,7 @@ class Search:
         """Return the widths that keep this fraction of a resource and lose least."""
         plans: dict[str, Plan] = {}
         failures: list[ArgumentError] = []
-        for name in self.problems:
+        for name in self._compared:
             try:
                 widths = self._widths_within(name, fraction, resource)
                 plans[name] = self.problems[name].plan(widths)
@@ -74,30 +74,35 @@ class Search:
             raise failures[0]
         if len(plans) == 1 or self.study.data is None:
             return Choice(next(iter(plans)), next(iter(plans.values())).widths)
-        if self._compares_with_constant_only:
-            return self._better_than_constant(plans)
+        if self._predicts_tokens:
+            return self._not_behind_uniform(plans)
         comparison = compare(self.study, plans, self.method, self.bars, self.checkpoint)
         return Choice(comparison.best, plans[comparison.best].widths, comparison)
 
     @property
-    def _compares_with_constant_only(self) -> bool:
-        """Whether two plans are compared instead of all: those of a language model are costly."""
-        return self.study.meaning.tokens is not None and self.method.refit
+    def _compared(self) -> list[str]:
+        """The allocations to compare. Networks of a language model are costly, so few of them."""
+        names = (self.usual, *_UNIFORM) if self._predicts_tokens else self.problems
+        return [name for name in names if name in self.problems]
 
-    def _better_than_constant(self, plans: Mapping[str, Plan]) -> Choice:
-        """Return the usual plan, or the constant one if that is better on held-out text.
+    @property
+    def _predicts_tokens(self) -> bool:
+        return self.study.meaning.tokens is not None
 
-        If neither is significantly better before the refit, both networks are finished and compared
-        again.
+    def _not_behind_uniform(self, plans: Mapping[str, Plan]) -> Choice:
+        """Return the usual plan, or a uniform one if that is better on held-out text.
+
+        If the best is not significantly better than all others before the refit, the networks in
+        question are finished and compared again.
         """
-        chosen = {name: plans[name] for name in (next(iter(plans)), _CONSTANT) if name in plans}
-        if len({tuple(plan.widths.items()) for plan in chosen.values()}) == 1:
-            name, plan = next(iter(chosen.items()))
-            return Choice(name, plan.widths)
-        comparison = compare(self.study, chosen, self.method, self.bars, self.checkpoint)
-        if comparison.is_clear:
-            return Choice(comparison.best, chosen[comparison.best].widths, comparison)
-        networks = {name: self.build(plan.widths) for name, plan in chosen.items()}
+        usual = next(iter(plans))
+        if len({tuple(plan.widths.items()) for plan in plans.values()}) == 1:
+            return Choice(usual, plans[usual].widths)
+        comparison = compare(self.study, plans, self.method, self.bars, self.checkpoint)
+        if not comparison.close or not self.method.refit:
+            return Choice(comparison.best, plans[comparison.best].widths, comparison)
+        unsettled = [name for name in plans if name in (comparison.best, *comparison.close)]
+        networks = {name: self.build(plans[name].widths) for name in unsettled}
         agreements = {n: one.agreement for n, one in networks.items() if one.agreement is not None}
         comparison = compare_finished(agreements)
         best = comparison.best

@@ -46,8 +46,8 @@ class Comparison:
     """Held-out losses; smaller is better. The first is the usual one."""
     refitted: bool = False
     """Whether the networks were refitted before they were compared."""
-    is_clear: bool = True
-    """Whether the best is significantly better than every other."""
+    close: tuple[str, ...] = ()
+    """The others than which the best is not significantly better."""
 
     def __str__(self) -> str:
         if len(self.losses) == 1:
@@ -90,10 +90,10 @@ def compare(
     part = f"comparison-{digest({name: dict(plan.widths) for name, plan in distinct.items()})}"
     if (saved := checkpoint.load(part)) is not None:
         record = saved.record
-        return Comparison(record["best"], record["losses"], is_clear=record["is_clear"])
+        return Comparison(record["best"], record["losses"], close=tuple(record["close"]))
     comparison = _compared(study, distinct, method, bars, checkpoint)
     record = {"best": comparison.best, "losses": dict(comparison.losses)}
-    checkpoint.save(part, {}, {**record, "is_clear": comparison.is_clear})
+    checkpoint.save(part, {}, {**record, "close": list(comparison.close)})
     return comparison
 
 
@@ -126,10 +126,10 @@ def _compared(
     best = next(iter(distinct))
     if judged:
         best = _best_of(judged, CLEARLY_LESS if study.meaning.tokens is None else 1.0)
-    others = [judged[name] for name in judged if name != best]
-    is_clear = all(_is_clearly_less(judged[best], other, 1.0) for other in others)
+    others = [name for name in judged if name != best]
+    close = tuple(n for n in others if not _is_clearly_less(judged[best], judged[n], 1.0))
     losses = {name: one.loss for name, one in judged.items()} or {best: 0.0}
-    return Comparison(best, losses, is_clear=is_clear)
+    return Comparison(best, losses, close=close)
 
 
 def _is_clearly_less(other: _Judged, usual: _Judged, share: float = CLEARLY_LESS) -> bool:

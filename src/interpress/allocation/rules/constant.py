@@ -15,11 +15,16 @@ _STEPS = 1000  # fractions that the path goes through
 def constant(problem: Problem) -> Iterator[Widths]:
     """Yield the widths at constant fractions, from one down to zero."""
     last = None
-    for step in range(_STEPS, -1, -1):
-        widths = at_fraction(problem, step / _STEPS)
+    for fraction in fractions():
+        widths = at_fraction(problem, fraction)
         if widths != last:
             yield widths
         last = widths
+
+
+def fractions() -> Iterator[float]:
+    """Yield the fractions that the path goes through, from one down to zero."""
+    return (step / _STEPS for step in range(_STEPS, -1, -1))
 
 
 def at_fraction(problem: Problem, fraction: float) -> Widths:
