@@ -1,9 +1,9 @@
-"""Inputs for distillation: shuffled batches, mixed in pairs where they are real-valued."""
+"""Inputs for distillation: shuffled batches, moved and mixed where they are real-valued."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from interpress.data.batches import batch_size, can_merge, merge_batches, take
 from interpress.data.calibration_set import CalibrationSet
+from interpress.distillation.moves import Move, with_moves
 from interpress.errors import ArgumentError
 from interpress.graph.example import Example
 
@@ -24,9 +25,16 @@ _MOST_BYTES = 2**31
 class Inputs:
     """The examples to train on, grouped by shape, in memory."""
 
-    def __init__(self, data: CalibrationSet, seed: int, augment: Augment | None = None) -> None:
+    def __init__(
+        self,
+        data: CalibrationSet,
+        seed: int,
+        augment: Augment | None = None,
+        moves: Sequence[Move] = (),
+    ) -> None:
         self._groups = _read(data)
         self._augment = augment
+        self._moves = moves
         self._seed = seed
         self._sizes = [batch_size(group) for group in self._groups]
 
@@ -56,7 +64,7 @@ class Inputs:
         return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
     def _changed(self, example: Example, generator: torch.Generator) -> Example:
-        """Augment a batch, then mix it in pairs: x <- w x + (1 - w) x[shuffled], w uniform.
+        """Augment or move a batch, then mix it in pairs: x <- w x + (1 - w) x[shuffled], w uniform.
 
         The original runs on the mixed inputs, so they need no labels. Networks are often certain
         of single examples, and a mixture shows more of what they compute. A batch that contains
@@ -65,8 +73,8 @@ class Inputs:
         size = batch_size(example)
         if self._augment is not None:
             example = example.map(lambda tensor: self._augmented(tensor, size))
-        batched = [t for t in example.tensors() if t.ndim and len(t) == size]
-        if size < 2 or example.masks or not all(t.is_floating_point() for t in batched):
+        example = with_moves(example, self._moves, generator)
+        if size < 2 or not is_mixed(example):
             return example
         order = torch.randperm(size, generator=generator)
         weights = torch.rand(size, generator=generator)
@@ -90,6 +98,13 @@ class Inputs:
                 "return a tensor with as many examples"
             )
         return changed.to(tensor)
+
+
+def is_mixed(example: Example) -> bool:
+    """Return whether the examples of a batch can be mixed: all inputs are real-valued."""
+    size = batch_size(example)
+    batched = [tensor for tensor in example.tensors() if tensor.ndim and len(tensor) == size]
+    return not example.masks and all(tensor.is_floating_point() for tensor in batched)
 
 
 def _read(data: CalibrationSet) -> list[Example]:

@@ -20,13 +20,16 @@ class Distillation:
     """Whether the network has the trained weights. If not, it is as it was."""
     reason: str = ""
     """Why the trained weights were not kept, or why training ended early."""
+    inputs: str = ""
+    """How the inputs were changed, if they were."""
 
     def __str__(self) -> str:
         seconds = f"{self.steps:,} steps in {self.seconds:.0f} s"
         change = f"held-out loss {self.before:.3g} to {self.after:.3g}"
         if self.kept:
             ended = f"; {self.reason}" if self.reason else ""
-            return f"Distilled: {change}, {seconds}{ended}."
+            changed = f", inputs {self.inputs}" if self.inputs else ""
+            return f"Distilled: {change}, {seconds}{changed}{ended}."
         return f"Distillation changed nothing: {self.reason} ({change}, {seconds})."
 
     def record(self) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from interpress._version import __version__
 from interpress.data.batches import batch_size, split_batch
 from interpress.data.calibration_set import CalibrationSet
-from interpress.distillation.inputs import Inputs
+from interpress.distillation.inputs import Inputs, is_mixed
 from interpress.distillation.memory import BatchSizes, batch_sizes, decisions_per_example
+from interpress.distillation.moves import Move, harmless_moves
 from interpress.distillation.options import DistillOptions
 from interpress.distillation.output_loss import OutputLoss
 from interpress.distillation.pair import HeldOut, Pair
@@ -83,10 +84,12 @@ def distill_network(
         loss = OutputLoss(meaning, _reference(original, held, meaning))
         pair = Pair(original, student, meaning, loss, sizes.at_once)
         parts = [part for example in held for part in split_batch(example, sizes.step)]
-        inputs = Inputs(data, seed, options.augment)
+        moves = [] if options.augment is not None else _moves(pair, held, seed)
+        inputs = Inputs(data, seed, options.augment, moves)
         with recomputed(student, sizes.recompute):
             training = Training(pair, HeldOut(pair, parts), options.limit)
             done = training.run(inputs, sizes.step, checkpoint or Checkpoint(), bars)
+        done = replace(done, inputs=_described(held, moves))
     evaluator = Evaluator(original, data, meaning, sizes.at_once)
     return _better(smaller, student, done, evaluator)
 
@@ -123,6 +126,23 @@ def _reference(
         if count >= _ENOUGH_TO_SCALE or held_bytes > _REFERENCE_BYTES:
             break
     return outputs
+
+
+def _moves(pair: Pair, held: Sequence[Example], seed: int) -> list[Move]:
+    """Return the moves of inputs that the original hardly notices; the same in all processes."""
+
+    def difference(example: Example, changed: Example) -> Tensor:
+        return pair.loss(pair.wanted(example), pair.wanted(changed), example)
+
+    moves = harmless_moves(held, difference, seed)
+    names = Processes().from_process(0, tuple(move.name for move in moves))
+    return [move for move in moves if move.name in names]
+
+
+def _described(held: Sequence[Example], moves: Sequence[Move]) -> str:
+    """Return in words how inputs are changed."""
+    mixed = ["mixed in pairs"] if held and is_mixed(held[0]) else []
+    return ", ".join([*mixed, *(move.name for move in moves)])
 
 
 def _too_few(data: CalibrationSet, meaning: OutputMeaning) -> str | None:
