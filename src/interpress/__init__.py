@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from interpress.api import analyze as analyze
     from interpress.api import compress as compress
     from interpress.api import distill as distill
+    from interpress.distillation.record import Distillation as Distillation
     from interpress.distillation.run import Distilled as Distilled
     from interpress.dryrun.find import find_spaces as find_spaces
     from interpress.errors import ArgumentError as ArgumentError
@@ -46,6 +47,7 @@ _HOMES = {
     "CaptureError": "errors",
     "ChannelSpace": "spaces.channel_space",
     "DataError": "errors",
+    "Distillation": "distillation.record",
     "Distilled": "distillation.run",
     "Interpolation": "linalg",
     "InterpressError": "errors",

@@ -72,7 +72,8 @@ class Result(Outcome):
             minutes: How long to train. Default: 2, unless `steps` is given.
             steps: At most this many steps.
             augment: A function from a batch of one real-valued input to a changed batch, such as
-                random flips of images. Real-valued inputs are also mixed in pairs.
+                random crops of images. Default: shifts and flips that hardly change the original's
+                outputs. Real-valued inputs are also mixed in pairs.
             tokenizer: The tokenizer of a language model, if the data are a list of texts.
             memory: GiB of activations to hold for a gradient. Default: 2 on a CPU, half of the
                 free memory on a GPU.
