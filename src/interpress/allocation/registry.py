@@ -36,6 +36,8 @@ class Allocation:
     path: Path
     losses: Losses
     measures: bool = False
+    of_heads: bool = False
+    """Whether it is another allocation under a new name if no space consists of heads."""
 
 
 ALLOCATIONS: Registry[Allocation] = Registry("allocation", "interpress.allocation.rules")
@@ -62,12 +64,16 @@ def pivot_ratios(orders: Orders, effects: Effects | None = None) -> dict[str, Te
 
 
 def allocation(
-    name: str, *, losses: Losses = consumer_errors, measures: bool = False
+    name: str,
+    *,
+    losses: Losses = consumer_errors,
+    measures: bool = False,
+    of_heads: bool = False,
 ) -> Callable[[Path], Path]:
     """Return a decorator that registers a path as the allocation of this name."""
 
     def add(path: Path) -> Path:
-        ALLOCATIONS.register(name)(Allocation(path, losses, measures))
+        ALLOCATIONS.register(name)(Allocation(path, losses, measures, of_heads))
         return path
 
     return add

@@ -251,7 +251,10 @@ def solve(
     """Return the network that meets the budget."""
     assert options.budget is not None
     problems: dict[str, Problem] = {}
-    for name in options.method.candidates:
+    candidates = options.method.candidates
+    if len(candidates) > 1 and not any(space.heads for space in study.spaces.shrinkable):
+        candidates = tuple(name for name in candidates if not ALLOCATIONS[name].of_heads)
+    for name in candidates:
         losses = ALLOCATIONS[name].losses
         same = [problems[other] for other in problems if ALLOCATIONS[other].losses is losses]
         problems[name] = (

@@ -211,11 +211,16 @@ class Meter:
         self._number = {space.name: index for index, space in enumerate(spaces)}
         self._terms = terms
         self._fixed = fixed
+        self._spaces_of = [
+            tuple({space for size in sizes for _, along in size for space in along})
+            for _, sizes in terms
+        ]
+        self._known: dict[tuple[int, tuple[float, ...]], float] = {}
         self._terms_of: dict[str, list[int]] = {name: [] for name in self._sizes}
         self._neighbours: dict[str, set[str]] = {name: {name} for name in self._sizes}
         names = list(self._sizes)
-        for index, (_, sizes) in enumerate(terms):
-            in_term = {names[space] for size in sizes for _, along in size for space in along}
+        for index, in_spaces in enumerate(self._spaces_of):
+            in_term = {names[space] for space in in_spaces}
             for name in in_term:
                 self._terms_of[name].append(index)
                 self._neighbours[name] |= in_term
@@ -223,19 +228,19 @@ class Meter:
     def total(self, widths: Mapping[str, int]) -> float:
         """Return the cost with the named spaces at these widths and all other spaces whole."""
         shares = self._shares(widths)
-        return self._fixed + sum(self._value(term, shares) for term in self._terms)
+        return self._fixed + sum(self._value(index, shares) for index in range(len(self._terms)))
 
     def saved(self, widths: Mapping[str, int], name: str, width: int) -> float:
         """Return how much the cost falls if one space changes from its width to `width`."""
         before = self._shares({n: widths[n] for n in self._neighbours[name] if n in widths})
         after = {**before, self._number[name]: width / self._sizes[name]}
-        affected = [self._terms[index] for index in self._terms_of[name]]
-        return sum(self._value(term, before) - self._value(term, after) for term in affected)
+        affected = self._terms_of[name]
+        return sum(self._value(index, before) - self._value(index, after) for index in affected)
 
     def dependent_cost(self, widths: Mapping[str, int], name: str) -> float:
         """Return the cost of all operators that depend on a space: its producers and consumers."""
         shares = self._shares({n: widths[n] for n in self._neighbours[name] if n in widths})
-        return sum(self._value(self._terms[index], shares) for index in self._terms_of[name])
+        return sum(self._value(index, shares) for index in self._terms_of[name])
 
     def neighbours(self, name: str) -> set[str]:
         """Return the spaces whose savings depend on this space's width, itself included."""
@@ -244,8 +249,15 @@ class Meter:
     def _shares(self, widths: Mapping[str, int]) -> dict[int, float]:
         return {self._number[name]: width / self._sizes[name] for name, width in widths.items()}
 
+    def _value(self, index: int, shares: Mapping[int, float]) -> float:
+        """Return the value of a term; greedy paths ask for the same ones again and again."""
+        key = index, tuple([shares.get(space, 1.0) for space in self._spaces_of[index]])
+        if key not in self._known:
+            self._known[key] = self._computed(self._terms[index], shares)
+        return self._known[key]
+
     @staticmethod
-    def _value(term: CostTerm, shares: Mapping[int, float]) -> float:
+    def _computed(term: CostTerm, shares: Mapping[int, float]) -> float:
         result = float(term[0])
         for size in term[1]:
             dim_length = 0.0

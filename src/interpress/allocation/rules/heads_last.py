@@ -16,7 +16,7 @@ from interpress.allocation.rules.constant import at_fraction, fractions
 _SPARED = 0.5  # spaces of heads are whole while other spaces keep more than this fraction
 
 
-@allocation("heads-last", losses=pivot_ratios)
+@allocation("heads-last", losses=pivot_ratios, of_heads=True)
 def heads_last(problem: Problem) -> Iterator[Widths]:
     """Yield the widths at fractions from one down to zero; heads keep `1 / _SPARED` times more."""
     last = None
