@@ -40,7 +40,10 @@ class Pivots:
 
 
 def pivoted_cholesky(G: Tensor, smallest: float) -> Pivots:
-    """Pick the largest remaining diagonal entry; stop when none exceeds `smallest`."""
+    """Pick the largest remaining diagonal entry; stop when none exceeds `smallest`.
+
+    Only the upper triangle of `G` is read on a CPU.
+    """
     if G.device.type == "cpu":
         return _pivoted_by_lapack(G, smallest)
     return _eliminate(G, smallest)
@@ -66,8 +69,9 @@ def cholesky_in_order(G: Tensor, order: Tensor, smallest: float) -> Pivots:
 
 def _pivoted_by_lapack(G: Tensor, smallest: float) -> Pivots:
     # The lower factor in Fortran order is the upper factor in C order, with contiguous rows.
+    pstrf = lapack.dpstrf if G.dtype == torch.float64 else lapack.spstrf
     with single_threaded_scipy(len(G)):
-        packed, pivots, count, _ = lapack.dpstrf(G.numpy().T, tol=max(smallest, 0.0), lower=1)
+        packed, pivots, count, _ = pstrf(G.numpy().T, tol=max(smallest, 0.0), lower=1)
     order = torch.from_numpy(pivots.astype("int64") - 1)
     return Pivots(order, torch.from_numpy(packed.T[:count]).triu())
 

@@ -36,6 +36,7 @@ from interpress.checks import is_whole
 from interpress.errors import ArgumentError
 from interpress.linalg.factor import RFactor
 from interpress.linalg.interpolation import Interpolation
+from interpress.linalg.one_rank import interpolation_at_rank
 from interpress.linalg.ordering import ColumnOrdering
 from interpress.linalg.pivoting import order_by_pivoting
 from interpress.linalg.precision import has_float64
@@ -74,6 +75,10 @@ def interpolative_decomposition(
         raise ArgumentError(f"give exactly one of k= and eps=; got {received}")
     if k is not None and not (is_whole(k) and 0 <= k <= A.shape[1]):
         raise ArgumentError(f"k={k!r} for {A.shape[1]} columns; give a k from 0 to {A.shape[1]}")
+    if k is not None and max_entry is None and A.dtype in (torch.float32, torch.float64):
+        quick = interpolation_at_rank(A, k)
+        if quick is not None:
+            return quick
     ordering = column_ordering(A)
     exact = (
         ordering.for_accuracy(eps, max_entry=max_entry, dtype=A.dtype)
@@ -85,7 +90,7 @@ def interpolative_decomposition(
         R = torch.empty_like(ordering.R)
         R[:, ordering.columns] = ordering.R
         residual = R - R[:, exact.kept] @ T.to(R)
-    return Interpolation(exact.kept.to(A.device), T, residual)
+    return Interpolation(exact.kept.to(A.device), T, lambda: residual)
 
 
 def column_ordering(A: Tensor | np.ndarray[Any, Any]) -> ColumnOrdering:
