@@ -78,11 +78,11 @@ def interpolation_matrix(
     `coefficients` (b x outside) belong to the rows `basis` (b,) of `T`, or to all rows if `basis`
     is None. A column in both `kept` and `outside` gets the identity.
     """
-    k, n = len(kept), len(outside) + coefficients.shape[0]
-    transposed = coefficients.new_zeros(n, k)  # each column of T is one contiguous row
+    T = coefficients.new_zeros(len(kept), len(outside) + len(coefficients))
     if basis is None:
-        transposed[outside] = coefficients.T
+        T.index_copy_(1, outside, coefficients)
     else:
-        transposed[outside[:, None], basis] = coefficients.T
-    transposed[kept] = torch.eye(k, dtype=transposed.dtype, device=transposed.device)
-    return transposed.T
+        T[basis[:, None], outside] = coefficients
+        T[:, kept] = 0
+    T[torch.arange(len(kept), device=T.device), kept] = 1
+    return T

@@ -69,6 +69,7 @@ def interpolative_decomposition(
     >>> (A - A[:, result.kept] @ result.T).norm() < 1e-3 * A.norm()
     tensor(True)
     """
+    is_private = isinstance(A, np.ndarray)  # _as_matrix copies it
     A = _as_matrix(A)
     if (k is None) == (eps is None):
         received = "neither" if k is None else f"both k={k} and eps={eps}"
@@ -76,7 +77,8 @@ def interpolative_decomposition(
     if k is not None and not (is_whole(k) and 0 <= k <= A.shape[1]):
         raise ArgumentError(f"k={k!r} for {A.shape[1]} columns; give a k from 0 to {A.shape[1]}")
     if k is not None and max_entry is None and A.dtype in (torch.float32, torch.float64):
-        quick = interpolation_at_rank(A, k)
+        # errors are computed later, from a matrix that the caller cannot change
+        quick = interpolation_at_rank(A if is_private else A.clone(memory_format=torch.contiguous_format), k)
         if quick is not None:
             return quick
     ordering = column_ordering(A)
