@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks import coverage, linalg, networks, scale
+from benchmarks import coverage, decomposition, linalg, networks, scale
 from benchmarks.experiment import RESULTS
 from benchmarks.page import ROOT
 from benchmarks.preserve import command, tables
@@ -22,6 +22,8 @@ def test_the_linalg_benchmark_writes_its_tables(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "linalg-cpu.json").read_text())
     assert [row["n"] for row in report["times"]] == [32]
     assert len(report["quality"]) == 11
+    assert {row["input"] for row in report["decompositions"]} == set(decomposition.INPUTS)
+    assert all(row["spectral"] < 1.05 for row in report["decompositions"])
     text = (tmp_path / "linalg-cpu.md").read_text()
     assert "| 32 |" in text
     assert all(row["family"].replace("_", " ") in text for row in report["quality"])

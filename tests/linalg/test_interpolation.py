@@ -40,3 +40,17 @@ def test_errors_are_zero_if_all_columns_are_kept() -> None:
     result = Interpolation(torch.arange(3), torch.eye(3), lambda: torch.zeros(0, 0))
     assert (result.frobenius_error, result.spectral_error) == (0.0, 0.0)
     assert (result.T_norm, result.largest_entry) == (0.0, 0.0)
+
+
+def test_the_residual_is_computed_once_and_only_if_an_error_is_read() -> None:
+    calls = []
+
+    def compute() -> torch.Tensor:
+        calls.append(1)
+        return torch.ones(2, 2)
+
+    result = Interpolation(torch.arange(2), torch.eye(2), compute)
+    assert not calls
+    assert result.frobenius_error == pytest.approx(2.0)
+    assert result.spectral_error == pytest.approx(2.0)
+    assert len(calls) == 1

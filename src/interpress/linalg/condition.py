@@ -15,10 +15,10 @@ def well_conditioned_count(R: Tensor, largest: float) -> int:
     `||z[:c]|| ~ ||inverse(R[:c, :c])||_F` for every c at once. Scaling `g` by the column lengths
     scales the columns to length one.
     """
-    R11 = R[:, : len(R)]
     generator = torch.Generator("cpu").manual_seed(0)
-    shape = (len(R), _PROBES)
-    probes = torch.randn(shape, generator=generator, dtype=R.dtype, device="cpu").to(R.device)
+    # drawn for all columns, so that the count does not depend on where the caller cuts R
+    probes = torch.randn(R.shape[1], _PROBES, generator=generator, dtype=R.dtype, device="cpu")
+    R11, probes = R[:, : len(R)], probes[: len(R)].to(R.device)
     lengths = torch.linalg.vector_norm(R11, dim=0)[:, None]
     z = torch.linalg.solve_triangular(R11.T, probes * lengths, upper=False)
     condition = z.square().mean(dim=1).cumsum(0).sqrt()

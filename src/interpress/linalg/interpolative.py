@@ -78,7 +78,9 @@ def interpolative_decomposition(
         raise ArgumentError(f"k={k!r} for {A.shape[1]} columns; give a k from 0 to {A.shape[1]}")
     if k is not None and max_entry is None and A.dtype in (torch.float32, torch.float64):
         # errors are computed later, from a matrix that the caller cannot change
-        quick = interpolation_at_rank(A if is_private else A.clone(memory_format=torch.contiguous_format), k)
+        quick = interpolation_at_rank(
+            A if is_private else A.clone(memory_format=torch.contiguous_format), k
+        )
         if quick is not None:
             return quick
     ordering = column_ordering(A)

@@ -77,8 +77,7 @@ def _pick_columns(A: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor] | None:
         if longest <= smallest:
             return None
         stage = pivoted_cholesky(G, smallest**2, overwrite=True)
-        wanted = k - len(kept)
-        count = well_conditioned_count(stage.R[:wanted, :wanted], condition)
+        count = well_conditioned_count(stage.R[: k - len(kept)], condition)
         basis, outside = stage.order[:count], stage.order[count:]
         coefficients = solve_upper(stage.R[:count, :count], stage.R[:count, count:])
         # A ~= A[:, kept] @ T, and the residual of that ~= residual[:, basis] @ coefficients

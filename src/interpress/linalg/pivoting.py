@@ -219,7 +219,9 @@ def _stage_pivots(G: Tensor, H: Tensor | None, smallest: float) -> tuple[Pivots,
         stage = pivoted_cholesky(G, smallest)
         return stage, well_conditioned_count(stage.R, _TRUSTED_CONDITION)
     stage = weighted_cholesky(G, H, smallest)
-    return stage, min(well_conditioned_count(stage.R, _TRUSTED_CONDITION), _informative_count(stage, H))
+    return stage, min(
+        well_conditioned_count(stage.R, _TRUSTED_CONDITION), _informative_count(stage, H)
+    )
 
 
 def _assembled(
