@@ -41,6 +41,24 @@ def test_docs_show_the_ratios_of_the_linalg_result_files(device: str, n: int, la
     assert f"| {label} | {factor:.1f} | {rows:.1f} |" in text
 
 
+@pytest.mark.parametrize("n", [256, 512, 1024, 2048, 4096])
+def test_docs_show_the_ratios_of_one_decomposition(n: int) -> None:
+    report = json.loads((RESULTS / "linalg-cpu.json").read_text())
+    ratios = {
+        (row["input"], row["threads"]): f"{row['scipy'] / row['ours']:.1f}"
+        for row in report["decompositions"]
+        if (row["family"], row["n"], row["k"]) == ("gaussian", n, n // 2)
+    }
+    cells = [ratios[title, threads] for title in decomposition.INPUTS for threads in (1, 2)]
+    assert f"| {n} | {' | '.join(cells)} |" in (ROOT / "docs" / "linalg.md").read_text()
+
+
+@pytest.mark.parametrize("norm", ["spectral", "frobenius"])
+def test_errors_of_one_decomposition_are_at_most_five_percent_above_pivoted_qr(norm: str) -> None:
+    report = json.loads((RESULTS / "linalg-cpu.json").read_text())
+    assert all(row[norm] <= 1.05 for row in report["decompositions"])
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("norm", ["spectral", "frobenius"])
 def test_errors_of_the_linalg_result_files_equal_those_of_scipy(device: str, norm: str) -> None:

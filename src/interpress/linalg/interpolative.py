@@ -17,7 +17,7 @@ Differences from :mod:`scipy.linalg.interpolative`:
 
 - `k=` and `eps=` are two arguments, and both return the same type;
 - `eps` is certified: `||A - A[:, kept] @ T||_2 <= eps * ||A||_2` is checked, not only estimated;
-- the result is deterministic, nested in k, and includes its error;
+- the result is deterministic, nested in k, and includes its error, computed on first access;
 - a rank-deficient `A` (duplicate or zero columns, k above the rank) gives a `T` of moderate size,
   and `max_entry=` bounds its entries;
 - any float dtype is accepted, from NumPy or torch, on a CPU or a GPU; large float32 matrices are
@@ -60,7 +60,8 @@ def interpolative_decomposition(
     `||A||_2`). `max_entry` (more than 1) bounds `|T|` by strong rank-revealing swaps.
 
     Return an :class:`Interpolation` with `kept`, `T`, `frobenius_error` and `spectral_error`. `T`
-    has the dtype and the device of `A`; `eps` includes the rounding of `T` to that dtype.
+    has the dtype and the device of `A`; `eps` includes the rounding of `T` to that dtype. The errors
+    may be computed on first access, from a copy of `A` that the result keeps until then.
 
     >>> A = torch.randn(1000, 20) @ torch.randn(20, 64)
     >>> result = interpolative_decomposition(A, eps=1e-3)
@@ -69,7 +70,6 @@ def interpolative_decomposition(
     >>> (A - A[:, result.kept] @ result.T).norm() < 1e-3 * A.norm()
     tensor(True)
     """
-    is_private = isinstance(A, np.ndarray)  # _as_matrix copies it
     A = _as_matrix(A)
     if (k is None) == (eps is None):
         received = "neither" if k is None else f"both k={k} and eps={eps}"
@@ -77,10 +77,7 @@ def interpolative_decomposition(
     if k is not None and not (is_whole(k) and 0 <= k <= A.shape[1]):
         raise ArgumentError(f"k={k!r} for {A.shape[1]} columns; give a k from 0 to {A.shape[1]}")
     if k is not None and max_entry is None and A.dtype in (torch.float32, torch.float64):
-        # errors are computed later, from a matrix that the caller cannot change
-        quick = interpolation_at_rank(
-            A if is_private else A.clone(memory_format=torch.contiguous_format), k
-        )
+        quick = interpolation_at_rank(A, k)
         if quick is not None:
             return quick
     ordering = column_ordering(A)

@@ -40,8 +40,8 @@ _MAGNITUDES = {torch.float32: (1e-12, 1e15), torch.float64: (SMALLEST, LARGEST)}
 def interpolation_at_rank(A: Tensor, k: int) -> Interpolation | None:
     """Return `A ~= A[:, kept] @ T` with k columns, or None if `A` is too small or too hard.
 
-    `A` is a float32 or float64 matrix that nobody changes afterwards: the errors are computed from
-    it when they are first read. The selections are nested in k.
+    `A` is a float32 or float64 matrix. The selections are nested in k. The result keeps a copy of
+    `A`, from which its errors are computed when they are first read.
     """
     rows, n = A.shape
     if A.device.type != "cpu" or n < _FEWEST_COLUMNS or not n <= rows <= _MOST_ROWS or k == 0:
@@ -54,7 +54,8 @@ def interpolation_at_rank(A: Tensor, k: int) -> Interpolation | None:
         return None
     kept, dropped, coefficients = picked
     T = interpolation_matrix(kept, dropped, coefficients)
-    return Interpolation(kept, T, partial(_residual, A, *picked))
+    # a copy, because the caller may change A before the errors are read
+    return Interpolation(kept, T, partial(_residual, A.clone(), *picked))
 
 
 def _residual(A: Tensor, kept: Tensor, dropped: Tensor, coefficients: Tensor) -> Tensor:
