@@ -60,8 +60,8 @@ def interpolative_decomposition(
     `||A||_2`). `max_entry` (more than 1) bounds `|T|` by strong rank-revealing swaps.
 
     Return an :class:`Interpolation` with `kept`, `T`, `frobenius_error` and `spectral_error`. `T`
-    has the dtype and the device of `A`; `eps` includes the rounding of `T` to that dtype. The errors
-    may be computed on first access, from a copy of `A` that the result keeps until then.
+    has the dtype and the device of `A`; `eps` includes the rounding of `T` to that dtype. Errors
+    may be computed on first access, from a copy of `A` that the result keeps.
 
     >>> A = torch.randn(1000, 20) @ torch.randn(20, 64)
     >>> result = interpolative_decomposition(A, eps=1e-3)
