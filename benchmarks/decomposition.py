@@ -18,9 +18,10 @@ from benchmarks.experiment import Row
 from benchmarks.tables import table
 from interpress import interpolative_decomposition
 
+SIZES = [256, 512, 1024, 2048, 4096]
 INPUTS = {"float64, n rows": (1, torch.float64), "float32, 2n rows": (2, torch.float32)}
-_PAUSE = 0.05  # seconds between two runs, in which the threads of the previous run fall asleep
-_LONG_RUN = 5.0  # seconds after which a run is not repeated
+_PAUSE = 0.03  # seconds between two runs, in which the threads of the previous run fall asleep
+_LONG_RUN = 4.0  # seconds after which a run is not repeated
 
 
 def gaussian(rows: int, n: int) -> Tensor:
@@ -51,9 +52,12 @@ def _normal(rows: int, n: int, seed: int) -> Tensor:
 def cases(n: int) -> Iterator[tuple[str, str, int]]:
     """Yield (input, family, k); the largest sizes get fewer, because SciPy takes long there."""
     for title in INPUTS:
-        for family in FAMILIES if n <= 2048 else ["gaussian"]:
-            for k in [n // 2, n // 4] if n <= 1024 else [n // 2]:
-                yield title, family, k
+        yield title, "gaussian", n // 2
+        if n <= 1024:
+            yield title, "gaussian", n // 4
+            yield title, "decaying", n // 2
+        if n <= 2048:
+            yield title, "low_rank_plus_noise", n // 2
 
 
 def compare(n: int, thread_counts: list[int]) -> list[Row]:
@@ -71,10 +75,9 @@ def compare_case(n: int, title: str, family: str, k: int, threads: int) -> Row:
     A = FAMILIES[family](rows_per_column * n, n).to(dtype)
     row: Row = {"n": n, "input": title, "family": family, "k": k, "threads": threads}
     with _limited_threads(threads):
-        row["ours"], row["scipy"] = _median_times(
+        (row["ours"], result), (row["scipy"], (R, _)) = _median_times(
             lambda: interpolative_decomposition(A, k=k), lambda: pivoted_qr(A.numpy(), k)
         )
-        result, (R, _) = interpolative_decomposition(A, k=k), pivoted_qr(A.numpy(), k)
         R22 = torch.from_numpy(R[k:, k:]).double()
         row["frobenius"] = result.frobenius_error / float(R22.norm())
         scipy_square = float(torch.linalg.eigvalsh(R22 @ R22.T)[-1])
@@ -99,20 +102,20 @@ def _limited_threads(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _median_times(*contenders: Callable[[], object]) -> list[float]:
+def _median_times(*contenders: Callable[[], Any]) -> list[tuple[float, Any]]:
+    """Return the median time and the last result of each contender; they run in turn."""
     times: list[list[float]] = [[] for _ in contenders]
+    results: list[Any] = [None for _ in contenders]
     repeats = 15
     while len(times[0]) < repeats:
-        for work, taken in zip(contenders, times, strict=True):
+        for index, work in enumerate(contenders):
             time.sleep(_PAUSE)
-            if repeats == 15:
-                work()  # warms the caches and the clock of the processor for a short run
             started = time.perf_counter()
-            work()
-            taken.append(time.perf_counter() - started)
+            results[index] = work()
+            times[index].append(time.perf_counter() - started)
         slowest = max(max(taken) for taken in times)
         repeats = 1 if slowest > _LONG_RUN else 3 if slowest > 0.3 else 7 if slowest > 0.1 else 15
-    return [median(taken) for taken in times]
+    return [(median(taken), result) for taken, result in zip(times, results, strict=True)]
 
 
 def decomposition_table(rows: list[Row]) -> str:
