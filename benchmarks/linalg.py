@@ -1,11 +1,13 @@
 """Compare the factorisations of interpress with SciPy's: time, error and size of T.
 
-    python -m benchmarks linalg                       # CPU, n = 128 ... 4096
+    python -m benchmarks linalg                       # CPU
     python -m benchmarks linalg --device cuda         # GPU, n = 1024 ... 16384
     python -m benchmarks linalg --sizes 128 256       # quick
 
-Results are written to ``benchmarks/results/linalg-<device>.json`` and ``.md``. Two computations are
-timed. Both end with the order of all columns and the interpolation matrix at k = n/2:
+Results are written to ``benchmarks/results/linalg-<device>.json`` and ``.md``. On a CPU,
+:mod:`benchmarks.decomposition` times `interpolative_decomposition`. Two computations of the
+compression are timed on every device. Both end with the order of all columns and the interpolation
+matrix at k = n/2:
 
 - *factor*: from the n x n factor of a tap, as a compression does once per tap. interpress starts
   from the Gram matrix, SciPy from the triangular factor of the same rows.
@@ -31,6 +33,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 import interpress
+from benchmarks.decomposition import SIZES, compare, decomposition_table
 from benchmarks.experiment import RESULTS, Row
 from benchmarks.matrices import FAMILIES
 from benchmarks.provenance import command_of, machine_name
@@ -45,7 +48,7 @@ METHOD_TITLES = {
     "scipy_interpolative": "interp_decomp",
 }
 # float64 operations above which a SciPy routine is skipped, because it would take hours
-SCIPY_LIMIT = {"qr": 4 * 8192**3, "interpolative": 4 * 4096**3}
+SCIPY_LIMIT = {"qr": 4 * 8192**3, "interpolative": 16 * 512**3}
 _LONG_RUN = 10.0  # seconds after which a timing is not repeated
 
 
@@ -173,6 +176,7 @@ def markdown(report: Row) -> str:
         f"`{command_of(report)}`, {report['date']}, interpress {report['interpress']}, torch "
         f"{report['torch']}, SciPy {report['scipy']}, {report['threads']} CPU threads.",
         "",
+        *([decomposition_table(report["decompositions"])] if "decompositions" in report else []),
         _times_table(report["times"]),
         _errors_table(report["quality"]),
     ])  # fmt: skip
@@ -231,7 +235,9 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def run(sizes: list[int], device: torch.device, console: Console) -> Row:
+def run(
+    sizes: list[int], decomposition_sizes: list[int], device: torch.device, console: Console
+) -> Row:
     """Return the report of all sizes and all families."""
     report: Row = {
         "command": f"python -m benchmarks linalg --device {device.type}",
@@ -250,6 +256,13 @@ def run(sizes: list[int], device: torch.device, console: Console) -> Row:
             progress.update(task, description=f"timing n = {n}")
             report["times"].append(time_size(n, device))
             progress.advance(task, n**3)
+        if device.type == "cpu":
+            report["decompositions"] = []
+            thread_counts = sorted({1, torch.get_num_threads()})
+            task = progress.add_task("decomposition", total=sum(n**3 for n in decomposition_sizes))
+            for n in decomposition_sizes:
+                report["decompositions"] += compare(n, thread_counts)
+                progress.advance(task, n**3)
         task = progress.add_task("errors", total=len(FAMILIES))
         for name in FAMILIES:
             report["quality"].append(family_errors(name, QUALITY_N, device))
@@ -265,10 +278,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     options = parser.parse_args(arguments)
     device = torch.device(options.device)
-    default = [128, 256, 512, 1024, 2048, 4096]
+    default = [128, 256, 512, 1024, 2048]
     sizes = options.sizes or (default if device.type == "cpu" else [1024, 2048, 4096, 8192, 16384])
     console = Console()
-    report = run(sizes, device, console)
+    report = run(sizes, options.sizes or SIZES, device, console)
     options.out.mkdir(parents=True, exist_ok=True)
     stem = options.out / f"linalg-{device.type}"
     stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")

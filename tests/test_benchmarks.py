@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks import coverage, linalg, networks, scale
+from benchmarks import coverage, decomposition, linalg, networks, scale
 from benchmarks.experiment import RESULTS
 from benchmarks.page import ROOT
 from benchmarks.preserve import command, tables
@@ -22,6 +22,8 @@ def test_the_linalg_benchmark_writes_its_tables(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "linalg-cpu.json").read_text())
     assert [row["n"] for row in report["times"]] == [32]
     assert len(report["quality"]) == 11
+    assert {row["input"] for row in report["decompositions"]} == set(decomposition.INPUTS)
+    assert all(row["spectral"] < 1.05 for row in report["decompositions"])
     text = (tmp_path / "linalg-cpu.md").read_text()
     assert "| 32 |" in text
     assert all(row["family"].replace("_", " ") in text for row in report["quality"])
@@ -37,6 +39,24 @@ def test_docs_show_the_ratios_of_the_linalg_result_files(device: str, n: int, la
     factor, rows = (row[f"scipy_{start}"] / row[f"ours_{start}"] for start in ("factor", "rows"))
     text = (ROOT / "docs" / "linalg.md").read_text()
     assert f"| {label} | {factor:.1f} | {rows:.1f} |" in text
+
+
+@pytest.mark.parametrize("n", [256, 512, 1024, 2048, 4096])
+def test_docs_show_the_ratios_of_one_decomposition(n: int) -> None:
+    report = json.loads((RESULTS / "linalg-cpu.json").read_text())
+    ratios = {
+        (row["input"], row["threads"]): f"{row['scipy'] / row['ours']:.1f}"
+        for row in report["decompositions"]
+        if (row["family"], row["n"], row["k"]) == ("gaussian", n, n // 2)
+    }
+    cells = [ratios[title, threads] for title in decomposition.INPUTS for threads in (1, 2)]
+    assert f"| {n} | {' | '.join(cells)} |" in (ROOT / "docs" / "linalg.md").read_text()
+
+
+@pytest.mark.parametrize("norm", ["spectral", "frobenius"])
+def test_errors_of_one_decomposition_are_at_most_five_percent_above_pivoted_qr(norm: str) -> None:
+    report = json.loads((RESULTS / "linalg-cpu.json").read_text())
+    assert all(row[norm] <= 1.05 for row in report["decompositions"])
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -6,7 +6,14 @@ from tests.linalg.matrices import normal, relative_difference
 
 from interpress.errors import ArgumentError
 from interpress.linalg import RFactor
-from interpress.linalg.factor import add_gram, gram, mirror, safe_cholesky, triangle
+from interpress.linalg.factor import (
+    add_gram,
+    gram,
+    mirror,
+    safe_cholesky,
+    triangle,
+    upper_gram,
+)
 
 
 def test_both_forms_hold_the_inner_products() -> None:
@@ -57,3 +64,15 @@ def test_safe_cholesky_refuses_nearly_singular_matrices() -> None:
 def test_bad_factors(call, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         call()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_upper_triangle_of_a_gram_matrix(threads: int, dtype: torch.dtype) -> None:
+    Z, before = normal(40, 300).to(dtype), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        upper = upper_gram(Z)
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(upper.triu(), (Z.T @ Z).triu())

@@ -27,7 +27,7 @@ def test_errors_and_norms_follow_their_definitions() -> None:
     T = torch.linalg.lstsq(Z[:, kept], Z).solution
     T[:, kept] = torch.eye(3, dtype=torch.float64)
     error = Z - Z[:, kept] @ T
-    result = Interpolation(kept, T, error)
+    result = Interpolation(kept, T, lambda: error)
     assert (result.k, result.n) == (3, 6)
     assert result.frobenius_error == pytest.approx(float(error.norm()), rel=1e-12)
     assert result.spectral_error == pytest.approx(float(torch.linalg.matrix_norm(error, 2)))
@@ -37,6 +37,20 @@ def test_errors_and_norms_follow_their_definitions() -> None:
 
 
 def test_errors_are_zero_if_all_columns_are_kept() -> None:
-    result = Interpolation(torch.arange(3), torch.eye(3), torch.zeros(0, 0))
+    result = Interpolation(torch.arange(3), torch.eye(3), lambda: torch.zeros(0, 0))
     assert (result.frobenius_error, result.spectral_error) == (0.0, 0.0)
     assert (result.T_norm, result.largest_entry) == (0.0, 0.0)
+
+
+def test_the_residual_is_computed_once_and_only_if_an_error_is_read() -> None:
+    calls = []
+
+    def compute() -> torch.Tensor:
+        calls.append(1)
+        return torch.ones(2, 2)
+
+    result = Interpolation(torch.arange(2), torch.eye(2), compute)
+    assert not calls
+    assert result.frobenius_error == pytest.approx(2.0)
+    assert result.spectral_error == pytest.approx(2.0)
+    assert len(calls) == 1

@@ -39,10 +39,13 @@ class Pivots:
         return self.R.shape[0]
 
 
-def pivoted_cholesky(G: Tensor, smallest: float) -> Pivots:
-    """Pick the largest remaining diagonal entry; stop when none exceeds `smallest`."""
+def pivoted_cholesky(G: Tensor, smallest: float, *, overwrite: bool = False) -> Pivots:
+    """Pick the largest remaining diagonal entry; stop when none exceeds `smallest`.
+
+    On a CPU, only the upper triangle of `G` is read. With `overwrite`, `R` may take its memory.
+    """
     if G.device.type == "cpu":
-        return _pivoted_by_lapack(G, smallest)
+        return _pivoted_by_lapack(G, smallest, overwrite=overwrite)
     return _eliminate(G, smallest)
 
 
@@ -64,12 +67,15 @@ def cholesky_in_order(G: Tensor, order: Tensor, smallest: float) -> Pivots:
     return _eliminate(G, smallest, fixed_order=order)
 
 
-def _pivoted_by_lapack(G: Tensor, smallest: float) -> Pivots:
+def _pivoted_by_lapack(G: Tensor, smallest: float, *, overwrite: bool = False) -> Pivots:
     # The lower factor in Fortran order is the upper factor in C order, with contiguous rows.
+    pstrf = lapack.dpstrf if G.dtype == torch.float64 else lapack.spstrf
     with single_threaded_scipy(len(G)):
-        packed, pivots, count, _ = lapack.dpstrf(G.numpy().T, tol=max(smallest, 0.0), lower=1)
+        packed, pivots, count, _ = pstrf(
+            G.numpy().T, tol=max(smallest, 0.0), lower=1, overwrite_a=overwrite
+        )
     order = torch.from_numpy(pivots.astype("int64") - 1)
-    return Pivots(order, torch.from_numpy(packed.T[:count]).triu())
+    return Pivots(order, torch.from_numpy(packed.T[:count]).triu_())
 
 
 def _eliminate(

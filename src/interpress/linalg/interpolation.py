@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,7 +22,13 @@ class Interpolation:
 
     kept: Tensor  #: (k,) column indices, most important first
     T: Tensor  #: (k, n) interpolation matrix
-    residual: Tensor = field(repr=False)  #: same singular values as `Z - Z[:, kept] @ T`
+    #: returns the residual; called at most once, because it can take longer than `T` itself
+    compute_residual: Callable[[], Tensor] = field(repr=False)
+
+    @cached_property
+    def residual(self) -> Tensor:
+        """A matrix with the singular values of `Z - Z[:, kept] @ T`, computed on first access."""
+        return self.compute_residual()
 
     @property
     def k(self) -> int:
@@ -35,7 +42,7 @@ class Interpolation:
 
     @cached_property
     def frobenius_error(self) -> float:
-        """`||Z - Z[:, kept] @ T||_F`."""
+        """`||Z - Z[:, kept] @ T||_F`, computed on first access."""
         return float(torch.linalg.matrix_norm(self.residual)) if self.residual.numel() else 0.0
 
     @cached_property
@@ -71,11 +78,11 @@ def interpolation_matrix(
     `coefficients` (b x outside) belong to the rows `basis` (b,) of `T`, or to all rows if `basis`
     is None. A column in both `kept` and `outside` gets the identity.
     """
-    k, n = len(kept), len(outside) + coefficients.shape[0]
-    transposed = coefficients.new_zeros(n, k)  # each column of T is one contiguous row
+    T = coefficients.new_zeros(len(kept), len(outside) + len(coefficients))
     if basis is None:
-        transposed[outside] = coefficients.T
+        T.index_copy_(1, outside, coefficients)
     else:
-        transposed[outside[:, None], basis] = coefficients.T
-    transposed[kept] = torch.eye(k, dtype=transposed.dtype, device=transposed.device)
-    return transposed.T
+        T[basis[:, None], outside] = coefficients
+        T[:, kept] = 0
+    T[torch.arange(len(kept), device=T.device), kept] = 1
+    return T

@@ -17,7 +17,7 @@ Differences from :mod:`scipy.linalg.interpolative`:
 
 - `k=` and `eps=` are two arguments, and both return the same type;
 - `eps` is certified: `||A - A[:, kept] @ T||_2 <= eps * ||A||_2` is checked, not only estimated;
-- the result is deterministic, nested in k, and includes its error;
+- the result is deterministic, nested in k, and includes its error, computed on first access;
 - a rank-deficient `A` (duplicate or zero columns, k above the rank) gives a `T` of moderate size,
   and `max_entry=` bounds its entries;
 - any float dtype is accepted, from NumPy or torch, on a CPU or a GPU; large float32 matrices are
@@ -36,6 +36,7 @@ from interpress.checks import is_whole
 from interpress.errors import ArgumentError
 from interpress.linalg.factor import RFactor
 from interpress.linalg.interpolation import Interpolation
+from interpress.linalg.one_rank import interpolation_at_rank
 from interpress.linalg.ordering import ColumnOrdering
 from interpress.linalg.pivoting import order_by_pivoting
 from interpress.linalg.precision import has_float64
@@ -59,7 +60,8 @@ def interpolative_decomposition(
     `||A||_2`). `max_entry` (more than 1) bounds `|T|` by strong rank-revealing swaps.
 
     Return an :class:`Interpolation` with `kept`, `T`, `frobenius_error` and `spectral_error`. `T`
-    has the dtype and the device of `A`; `eps` includes the rounding of `T` to that dtype.
+    has the dtype and the device of `A`; `eps` includes the rounding of `T` to that dtype. Errors
+    may be computed on first access, from a copy of `A` that the result keeps.
 
     >>> A = torch.randn(1000, 20) @ torch.randn(20, 64)
     >>> result = interpolative_decomposition(A, eps=1e-3)
@@ -74,6 +76,10 @@ def interpolative_decomposition(
         raise ArgumentError(f"give exactly one of k= and eps=; got {received}")
     if k is not None and not (is_whole(k) and 0 <= k <= A.shape[1]):
         raise ArgumentError(f"k={k!r} for {A.shape[1]} columns; give a k from 0 to {A.shape[1]}")
+    if k is not None and max_entry is None and A.dtype in (torch.float32, torch.float64):
+        quick = interpolation_at_rank(A, k)
+        if quick is not None:
+            return quick
     ordering = column_ordering(A)
     exact = (
         ordering.for_accuracy(eps, max_entry=max_entry, dtype=A.dtype)
@@ -85,7 +91,7 @@ def interpolative_decomposition(
         R = torch.empty_like(ordering.R)
         R[:, ordering.columns] = ordering.R
         residual = R - R[:, exact.kept] @ T.to(R)
-    return Interpolation(exact.kept.to(A.device), T, residual)
+    return Interpolation(exact.kept.to(A.device), T, lambda: residual)
 
 
 def column_ordering(A: Tensor | np.ndarray[Any, Any]) -> ColumnOrdering:

@@ -163,7 +163,7 @@ class ColumnOrdering:
                 residual = torch.cat([error[:, self._dropped(k)], residual])
         basis = None if count == k else self.independent[:k].nonzero()[:, 0]
         T = interpolation_matrix(kept, self.columns[count:], coefficients, basis)
-        return Interpolation(kept, T, residual)
+        return Interpolation(kept, T, lambda: residual)
 
     def _bounded(self, k: int, max_entry: float) -> Interpolation:
         if not is_number(max_entry) or not max_entry > 1:

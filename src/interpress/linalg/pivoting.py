@@ -15,6 +15,7 @@ from interpress.linalg.cholesky import (
     pivoted_cholesky,
     weighted_cholesky,
 )
+from interpress.linalg.condition import well_conditioned_count
 from interpress.linalg.factor import RFactor, gram, triangle
 from interpress.linalg.ordering import ColumnOrdering, suffix_sums
 from interpress.linalg.precision import as_square, gram_floor, largest_magnitude
@@ -25,7 +26,6 @@ from interpress.linalg.triangular import solve_upper
 # Cholesky factorisation has a relative error of eps * condition**2. The columns beyond it are
 # deflated and get a new Gram matrix.
 _TRUSTED_CONDITION = 1e3
-_PROBES = 8  # random vectors that estimate the condition number
 _WIDE = 8  # columns per row above which a Gram matrix (n x n) is too large; QR is used instead
 # Factor on the floor for orders that do not pick the longest column: only a column with a larger
 # residual is safe to use as a basis column.
@@ -217,9 +217,11 @@ def _stage_pivots(G: Tensor, H: Tensor | None, smallest: float) -> tuple[Pivots,
     """Return the pivots of one stage and how many of them are accurate enough to use."""
     if H is None:
         stage = pivoted_cholesky(G, smallest)
-        return stage, _trusted_count(stage.R)
+        return stage, well_conditioned_count(stage.R, _TRUSTED_CONDITION)
     stage = weighted_cholesky(G, H, smallest)
-    return stage, min(_trusted_count(stage.R), _informative_count(stage, H))
+    return stage, min(
+        well_conditioned_count(stage.R, _TRUSTED_CONDITION), _informative_count(stage, H)
+    )
 
 
 def _assembled(
@@ -253,22 +255,6 @@ def _informative_count(stage: Pivots, H: Tensor) -> int:
     H = H[stage.order][:, stage.order]
     squared_errors = suffix_sums(((stage.R @ H) * stage.R).sum(dim=1).clamp(min=0))
     return max(1, int((squared_errors[:-1] > 1e-8 * squared_errors[0]).sum()))
-
-
-def _trusted_count(R: Tensor) -> int:
-    """Return how many leading columns are well enough conditioned for a Gram matrix; at least one.
-
-    For a random `g`, `R[:c, :c].T z = g` gives `||z[:c]|| ~ ||inverse(R[:c, :c])||_F` for every c
-    at once. Scaling `g` by the column lengths scales the columns to length one.
-    """
-    R11 = R[:, : len(R)]
-    generator = torch.Generator("cpu").manual_seed(0)
-    shape = (len(R), _PROBES)
-    probes = torch.randn(shape, generator=generator, dtype=R.dtype, device="cpu").to(R.device)
-    lengths = torch.linalg.vector_norm(R11, dim=0)[:, None]
-    z = torch.linalg.solve_triangular(R11.T, probes * lengths, upper=False)
-    condition = z.square().mean(dim=1).cumsum(0).sqrt()
-    return max(1, int((condition <= _TRUSTED_CONDITION).sum()))
 
 
 def _deflate(columns: Tensor, R: Tensor) -> tuple[Tensor, Tensor]:

@@ -121,4 +121,5 @@ def _assemble(
     kept = torch.cat([columns[:count], dependent])
     basis = torch.arange(count, device=T.device) if len(dependent) else None
     residual = residual[:, ~torch.isin(columns[count:], dependent)]
-    return Interpolation(kept, interpolation_matrix(kept, columns[count:], T, basis), residual)
+    T = interpolation_matrix(kept, columns[count:], T, basis)
+    return Interpolation(kept, T, lambda: residual)

@@ -1,0 +1,90 @@
+"""The interpolation for one k, which takes less work than the ordering of all columns.
+
+The columns are picked by a pivoted Cholesky factorisation of the Gram matrix, in the dtype of the
+data. They are the columns of QR with column pivoting, at little more than the cost of one matrix
+product.
+
+A Gram matrix squares the condition number. Where the pivots become too small for it, the columns
+picked so far are projected out, and the residual gets a Gram matrix of its own. A matrix that needs
+a third Gram matrix is left to :func:`~interpress.linalg.pivoting.order_by_pivoting`.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from interpress.linalg.cholesky import pivoted_cholesky
+from interpress.linalg.condition import well_conditioned_count
+from interpress.linalg.factor import upper_gram
+from interpress.linalg.interpolation import Interpolation, interpolation_matrix
+from interpress.linalg.precision import LARGEST, SMALLEST, largest_magnitude
+from interpress.linalg.triangular import solve_upper
+
+# With fewer columns, the ordering of all columns takes about as long.
+_FEWEST_COLUMNS = 256
+# Rows up to which a float32 Gram matrix keeps the accuracy that `_LIMITS` assumes.
+_MOST_ROWS = 2**14
+_STAGES = 2  # Gram matrices; with more of them, the ordering of all columns is faster
+# For each dtype: the largest condition number (of columns scaled to length one) for one Gram
+# matrix, and the smallest length of a residual, relative to the longest column of A. The error of
+# the interpolation then exceeds that of exact arithmetic by less than 1 %.
+_LIMITS = {torch.float32: (2e2, 3e-4), torch.float64: (3e4, 1e-9)}
+# Magnitudes whose sums of squares each dtype holds with full precision.
+_MAGNITUDES = {torch.float32: (1e-12, 1e15), torch.float64: (SMALLEST, LARGEST)}
+
+
+def interpolation_at_rank(A: Tensor, k: int) -> Interpolation | None:
+    """Return `A ~= A[:, kept] @ T` with k columns, or None if `A` is too small or too hard.
+
+    `A` is a float32 or float64 matrix. The selections are nested in k. The result keeps a copy of
+    `A`, from which its errors are computed when they are first read.
+    """
+    rows, n = A.shape
+    if A.device.type != "cpu" or n < _FEWEST_COLUMNS or not n <= rows <= _MOST_ROWS or k == 0:
+        return None
+    smallest, largest = _MAGNITUDES[A.dtype]
+    if not smallest <= largest_magnitude(A) <= largest:
+        return None
+    picked = _pick_columns(A, k)
+    if picked is None:
+        return None
+    kept, dropped, coefficients = picked
+    T = interpolation_matrix(kept, dropped, coefficients)
+    # a copy, because the caller may change A before the errors are read
+    return Interpolation(kept, T, partial(_residual, A.clone(), *picked))
+
+
+def _residual(A: Tensor, kept: Tensor, dropped: Tensor, coefficients: Tensor) -> Tensor:
+    """Return the dropped columns of `A - A[:, kept] @ T` in float64."""
+    A = A.double()
+    return A[:, dropped].addmm_(A[:, kept], coefficients.double(), alpha=-1)
+
+
+def _pick_columns(A: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return k columns, the other columns, and the coefficients of the others on the k columns."""
+    condition, shortest = _LIMITS[A.dtype]
+    residual, columns = A, torch.arange(A.shape[1])
+    kept, T = columns[:0], A[:0]
+    longest_at_start = 0.0
+    for _ in range(_STAGES):
+        G = upper_gram(residual)
+        longest = math.sqrt(float(G.diagonal().max()))
+        longest_at_start = longest_at_start or longest
+        smallest = max(longest / condition, shortest * longest_at_start)
+        if longest <= smallest:
+            return None
+        stage = pivoted_cholesky(G, smallest**2, overwrite=True)
+        count = well_conditioned_count(stage.R[: k - len(kept)], condition)
+        basis, outside = stage.order[:count], stage.order[count:]
+        coefficients = solve_upper(stage.R[:count, :count], stage.R[:count, count:])
+        # A ~= A[:, kept] @ T, and the residual of that ~= residual[:, basis] @ coefficients
+        T = torch.cat([T[:, outside].addmm_(T[:, basis], coefficients, alpha=-1), coefficients])
+        kept, columns = torch.cat([kept, columns[basis]]), columns[outside]
+        if len(kept) == k:
+            return kept, columns, T
+        residual = residual[:, outside].addmm_(residual[:, basis], coefficients, alpha=-1)
+    return None
