@@ -70,6 +70,7 @@ def compress(
     round_to: int = 1,
     min_width: int = 1,
     same_widths: bool = False,
+    lowrank: bool = False,
     distill: bool | float = False,
     forward: Forward | None = None,
     kind: str = AUTO,
@@ -99,6 +100,9 @@ def compress(
         round_to: Every width becomes a multiple of this.
         min_width: No layer becomes narrower than this.
         same_widths: Give corresponding layers the same width, as `result.save_pretrained` needs.
+        lowrank: Whether layers may become two thin ones (low rank) where that loses less than
+            dropping channels. Only for `flops` and `params`; the summary says what it costs in run
+            time.
         distill: Whether to go on with gradient steps towards the original's outputs, which need no
             labels: True for 2 minutes, or a number of minutes. `Result.distill` has more options.
         forward: `forward(model, batch)` calls the model, if `model(batch)` does not.
@@ -117,7 +121,7 @@ def compress(
     with Processes().together():
         options = Options(exclude=as_patterns(exclude), forward=forward, kind=kind, output=output,
             mask=mask, memory=memory, device=as_device(device), checkpoint=as_folder(checkpoint),
-            distill=DistillOptions.from_argument(distill), seed=seed)  # fmt: skip
+            distill=DistillOptions.from_argument(distill), lowrank=lowrank, seed=seed)  # fmt: skip
         limits = WidthLimits(round_to, min_width, same_widths)
         options = options.asking(budget, method, limits, progress)
         return _analyzed(model, _tokens(data, tokenizer), options).answer(options)
