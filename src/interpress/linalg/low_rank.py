@@ -7,8 +7,8 @@ columns of `P` are its r leading eigenvectors. Then the outputs are approximated
     D y ~= mean + P @ P.T @ (D y - mean)
 
 which is the best approximation of rank r. The layer becomes `A @ B` with `A = D^-1 @ P` and
-`B = P.T @ D @ W`. What the mean needs goes into the bias. This equals the whitened SVD of `D W`: with
-`S` the covariance of the inputs, `C = D W S W.T D`.
+`B = P.T @ D @ W`. What the mean needs goes into the bias. This equals the whitened SVD of `D W`:
+with `S` the covariance of the inputs, `C = D W S W.T D`.
 """
 
 from __future__ import annotations

@@ -99,9 +99,7 @@ class Spectra:
             return torch.ones_like(moments.total[0])
         return usable_scales(norm.scale).to(moments.total)
 
-    def covariance(
-        self, layer: FactorableLayer, kept: Tensor, half: int | None = None
-    ) -> Tensor:
+    def covariance(self, layer: FactorableLayer, kept: Tensor, half: int | None = None) -> Tensor:
         """Return the covariance of the scaled outputs that are kept."""
         C = self.moments[layer.name].covariance(half, centred=layer.shifts)
         D, index = self.scales(layer), kept.to(C.device)

@@ -19,10 +19,10 @@ from interpress.linalg.precision import exact_dtype
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.projection_identity import (
     Proof,
-    cast,
     comparable_outputs,
     difference,
     fixed_seed,
+    in_dtype,
     own_tolerance,
     tolerance,
     two_examples,
@@ -45,7 +45,7 @@ def prove_products(
     dtype = exact_dtype(spaces.program.device)
     try:
         with default_dtype.set_to(dtype):
-            exact_inputs = inputs.map(lambda tensor: cast(tensor, dtype))
+            exact_inputs = inputs.map(lambda tensor: in_dtype(tensor, dtype))
             product = multiplied_copy(copy.deepcopy(whole).to(dtype), factors)
             expected = _outputs(spaces, product, exact_inputs)
             outputs = _outputs(spaces, copy.deepcopy(thin).to(dtype), exact_inputs)

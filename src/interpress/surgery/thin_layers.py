@@ -1,8 +1,8 @@
 """Replace dense layers by two thin layers of standard classes.
 
-A linear layer or convolution `name` becomes `nn.Sequential(B, A)` under the same name. `B` keeps the
-kernel, stride, padding and dilation, and has as many outputs as the rank. `A` is a linear layer or
-a 1 x 1 convolution after it, and has the bias.
+A linear layer or convolution `name` becomes `nn.Sequential(B, A)` under the same name. `B` keeps
+the kernel, stride, padding and dilation, and has as many outputs as the rank. `A` is a linear layer
+or a 1 x 1 convolution after it, and has the bias.
 """
 
 from __future__ import annotations
