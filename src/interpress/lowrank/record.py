@@ -31,6 +31,11 @@ class ThinPair:
         """Parameters that the two layers have less than the one; also multiplications per row."""
         return self.outputs * self.inputs - self.rank * (self.outputs + self.inputs)
 
+    @property
+    def share(self) -> float:
+        """The cost of the two layers, relative to that of one layer with these sizes."""
+        return 1 - self.saved / (self.outputs * self.inputs)
+
     def __str__(self) -> str:
         return f"{self.name} (rank {self.rank} of {min(self.outputs, self.inputs)})"
 

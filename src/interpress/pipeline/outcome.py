@@ -127,6 +127,14 @@ class Outcome:
         return self.network.latency
 
     @property
+    def measured_latency(self) -> float | None:
+        """Measured run time relative to the original, if it was measured for any reason."""
+        low_rank = self.network.low_rank
+        if self.latency is not None or low_rank is None or low_rank.latency is None:
+            return self.latency
+        return low_rank.latency[0]
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What is worth knowing about how this network was made, as sentences."""
         notes = list(self.network.warnings)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, fx
-from torch.utils import _pytree as pytree
 
 from interpress.calibration.row_weights import RowWeights
 from interpress.data.batches import batch_size
@@ -17,10 +16,16 @@ from interpress.graph.fast_kernels import fast_kernels
 from interpress.graph.normalised import inverse_sizes, normalised_value
 from interpress.graph.passage import Passage
 from interpress.graph.patterns import Epilogue, epilogue_of
-from interpress.graph.program import Program, captured_name, fixed_size
+from interpress.graph.program import Program, fixed_size
 from interpress.graph.rows import BatchRows
 from interpress.linalg.low_rank import Factors
-from interpress.refit.layer_pair import LayerPair, Pairs, kept_outputs, uses_of_weights
+from interpress.refit.layer_pair import (
+    LayerPair,
+    Pairs,
+    equal_values,
+    kept_outputs,
+    uses_of_weights,
+)
 from interpress.refit.layer_rows import LayerRows, LayerSample
 from interpress.refit.solve_layer import solve_layer, solve_thin_layer
 from interpress.refit.thin_layer import ThinLayer
@@ -79,29 +84,8 @@ class SideBySide:
         ]
         self._examples = sum(sizes)
         self._uses = uses_of_weights(small)
-        self._equal = self._equal_values(full, small)
+        self._equal = equal_values(full, small, {*cut.weights, *self._thin})
         self._whole = self._begin_thin()
-
-    def _equal_values(self, full: Program, small: Program) -> set[fx.Node]:
-        """Return the nodes of either program whose values are the same in both networks.
-
-        The networks share these values. If in-place writes reach values through views, a shared
-        value could not be protected by a copy, so each network computes its own.
-        """
-        equal: set[fx.Node] = set()
-        if full.writes_through_views or small.writes_through_views:
-            return equal
-        for full_node, small_node in zip(full.nodes, small.nodes, strict=True):
-            if full_node.op == "placeholder":
-                weight = full.weights.get(captured_name(full_node))
-                same = weight not in self._cut.weights and weight not in self._thin
-            else:
-                same = _constants(full_node) == _constants(small_node) and all(
-                    operand in equal for operand in full_node.all_input_nodes
-                )
-            if same:
-                equal |= {full_node, small_node}
-        return equal
 
     def _begin_thin(self) -> dict[str, dict[str, Tensor]]:
         """Use the first factors of every thin layer; return the tensors that they replace.
@@ -323,12 +307,6 @@ class SideBySide:
         for name in self.new_weights:
             self._small.set_weight(name, stored[name])
         self.new_weights.clear()
-
-
-def _constants(node: fx.Node) -> list[object]:
-    """Return the arguments of an operator that are no values, such as the sizes of `zeros`."""
-    leaves = pytree.tree_leaves((node.args, node.kwargs))
-    return [leaf for leaf in leaves if not isinstance(leaf, fx.Node)]
 
 
 def _executor(program: Program) -> Executor:
