@@ -22,6 +22,9 @@ def test_the_sentence_names_layers_losses_and_run_time() -> None:
         "Low rank: 1 layer became two: conv (rank 4 of 16); held-out loss 0.1, with channels alone "
         "0.2. Measured run time 0.80 of the original's, with channels alone 0.60."
     )
+    assert str(LowRank((PAIR,), latency=(0.8, None))).endswith(
+        "Measured run time 0.80 of the original's; channels alone cannot meet this budget."
+    )
     many = LowRank((PAIR,) * 7, losses=losses)
     assert "7 layers became two" in str(many)
     assert "and 3 more" in str(many)

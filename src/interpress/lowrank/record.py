@@ -50,8 +50,9 @@ class LowRank:
     """That two thin layers do what one layer of that rank would do; None without such layers."""
     losses: Mapping[str, float] = field(default_factory=dict)
     """The losses on held-out examples: of channels alone, and of the best network of low rank."""
-    latency: tuple[float, float] | None = None
-    """Measured run time relative to the original: of this network, and of channels alone."""
+    latency: tuple[float, float | None] | None = None
+    """Measured run time relative to the original: of this network, and of channels alone. None
+    for the latter if channels alone cannot meet the budget."""
     reason: str = ""
     """Why no layer became two."""
 
@@ -78,10 +79,11 @@ class LowRank:
         sentences = [f"Low rank: {len(self.pairs)} {noun} became two: {listed}{more}"]
         sentences[0] += self._compared()
         if self.latency is not None:
-            sentences.append(
-                f"Measured run time {self.latency[0]:.2f} of the original's, with channels alone "
-                f"{self.latency[1]:.2f}"
-            )
+            time, alone = self.latency
+            compared = "; channels alone cannot meet this budget"
+            if alone is not None:
+                compared = f", with channels alone {alone:.2f}"
+            sentences.append(f"Measured run time {time:.2f} of the original's{compared}")
         return ". ".join(sentences) + "."
 
     def _compared(self) -> str:

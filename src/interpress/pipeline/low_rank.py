@@ -7,7 +7,7 @@ channels alone were dropped is returned if it is better on held-out examples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -54,23 +54,41 @@ def check_low_rank(study: Study) -> None:
     study.require_data()
 
 
-def with_low_rank(search: Search, problem: Problem, alone: Network, options: Options) -> Network:
-    """Return a network of the same cost in which some layers became two, if that is better.
+def solve_low_rank(
+    search: Search, problem: Problem, options: Options, solve: Callable[[], Network]
+) -> Network:
+    """Return a network within the budget in which some layers became two, if that is better.
 
-    `alone` has the asked cost by dropping channels only.
+    `solve` returns the network of channels alone. If these cannot meet the budget, low rank may.
     """
+    try:
+        alone = solve()
+    except ArgumentError:
+        network = _with_low_rank(search, problem, None, options)
+        if network is None:
+            raise
+        return network
+    network = _with_low_rank(search, problem, alone, options)
+    assert network is not None
+    return network
+
+
+def _with_low_rank(
+    search: Search, problem: Problem, alone: Network | None, options: Options
+) -> Network | None:
+    """Return the better network; None if there is neither one of low rank nor one without."""
     study, budget = search.study, options.budget
     assert budget is not None
     resource = budget.rule.resource
     layers = _worthwhile(study, factorable_layers(study.spaces.program, options.exclude), resource)
     if not layers:
         reason = "no layer of this network can become two at a gain"
-        return replace(alone, low_rank=LowRank(reason=reason))
+        return None if alone is None else replace(alone, low_rank=LowRank(reason=reason))
     spectra = _spectra(study, layers, search.bars)
     splits = _splits(search, problem, spectra, budget.value, resource)
     if not splits:
-        reason = "at this budget, no layer costs less as two"
-        return replace(alone, low_rank=LowRank(reason=reason))
+        reason = "dropping channels is predicted to lose less everywhere"
+        return None if alone is None else replace(alone, low_rank=LowRank(reason=reason))
     best = _best_split(search, problem, spectra, splits)
     plan = problem.plan(best.widths)
     network = build_low_rank(
@@ -139,12 +157,15 @@ def _best_split(search: Search, problem: Problem, spectra: Spectra, splits: list
     return splits[losses.index(min(losses))]
 
 
-def _better(search: Search, alone: Network, network: Network) -> Network:
+def _better(search: Search, alone: Network | None, network: Network) -> Network:
     """Return the better of two networks for the same budget, with a record of the comparison."""
     study = search.study
+    assert network.low_rank is not None
+    if alone is None:
+        timed = replace(network.low_rank, latency=(_latency(study, network), None))
+        return replace(network, low_rank=timed)
     before, after = _losses(study, alone.model, network.model)
     losses: Mapping[str, float] = {"channels alone": before, "low rank": after}
-    assert network.low_rank is not None
     if not after < before:
         reason = "no gain on held-out examples, so no layer became two"
         return replace(alone, low_rank=LowRank(losses=losses, reason=reason))

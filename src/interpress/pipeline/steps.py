@@ -36,7 +36,7 @@ from interpress.network.network import Network
 from interpress.parallel.processes import Processes
 from interpress.pipeline.identity import checkpoint_bytes, identity
 from interpress.pipeline.literal import literal_iterative_id
-from interpress.pipeline.low_rank import check_low_rank, with_low_rank
+from interpress.pipeline.low_rank import check_low_rank, solve_low_rank
 from interpress.pipeline.options import Options
 from interpress.pipeline.warn import warn_about
 from interpress.pretrained.config_edits import has_config, has_lists
@@ -263,11 +263,12 @@ def solve(
     search = Search(study, problems, options.method, options.memory, bars, checkpoint)
     if options.method.recompute:
         network = literal_iterative_id(study, search.problem, options.budget.value, bars)
-    else:
-        network = options.budget.rule.solve(search, options.budget.value)
-    if options.lowrank:
+    elif options.lowrank:
         # errors that are scaled to measured effects compare ranks with channels best
         allocation = "marginal" if effects is None else "measured"
         problem = state_problem(study, orders, effects, options, allocation=allocation)
-        network = with_low_rank(search, problem, network, options)
+        rule, value = options.budget.rule, options.budget.value
+        network = solve_low_rank(search, problem, options, lambda: rule.solve(search, value))
+    else:
+        network = options.budget.rule.solve(search, options.budget.value)
     return replace(network, warnings=warn_about(search, network))
