@@ -59,6 +59,7 @@ def content_of(outcome: Outcome, evaluation: Any = None) -> dict[str, Any]:
             {"name": space.name, "size": space.size, "why": space.frozen}
             for space in outcome.spaces.frozen
         ],
+        "thin": _thin(outcome),
         "curve": _curve(outcome),
         "made": _made(outcome),
     }  # fmt: skip
@@ -201,6 +202,18 @@ def _made(outcome: Outcome) -> dict[str, str]:
         **_made_thin(outcome),
         "refit": "kept" if outcome.network.refit_kept else "not used",
     }
+
+
+def _thin(outcome: Outcome) -> list[dict[str, Any]]:
+    """Return the layers that became two."""
+    low_rank = outcome.network.low_rank
+    return [
+        {
+            "name": pair.name, "inputs": pair.inputs, "outputs": pair.outputs,
+            "rank": pair.rank, "share": pair.share,
+        }
+        for pair in (() if low_rank is None else low_rank.pairs)
+    ]  # fmt: skip
 
 
 def _made_thin(outcome: Outcome) -> dict[str, str]:
