@@ -15,8 +15,6 @@ from interpress.refit.layer_rows import LayerRows
 from interpress.refit.output_chunks import OutputChunks
 from interpress.refit.regression import Solution
 
-ROUNDS = 1
-
 
 class ThinSolution(NamedTuple):
     """The factors that replace a layer, the change of its bias, and its errors."""
@@ -45,38 +43,15 @@ def solve_thin_layer(
     that layer's outputs on these rows. Then `A` and the bias are solved for again, on the values
     between the two layers.
     """
-    best: ThinSolution | None = None
-    W, shift, before = W0, torch.zeros_like(W0[:, 0]), None
-    for _ in range(ROUNDS if layer.activation is not None else 1):
-        solved = _solve(layer, rows, [batch.X for batch in rows], W, bias, shift)
-        before = solved.before if before is None else before
-        if solved.change is not None:
-            W, shift = W + solved.change, shift + solved.shift
-        factors, shift = _projected(layer, rows, W, shift, rank, shifts=_shifts(layer, bias))
-        thin_inputs = [batch.X @ factors.B.to(batch.X).T for batch in rows]  # (rows, 1, rank)
-        again = _solve(layer, rows, thin_inputs, factors.A, bias, shift)
-        if again.change is not None:
-            factors = Factors(factors.A + again.change, factors.B)
-            shift = shift + again.shift
-        if best is not None and again.after >= best.after:
-            break
-        best = ThinSolution(factors, shift, before, again.after)
-        W = factors.product()
-    assert best is not None
-    return best
-
-
-def _solve(
-    layer: LayerPair,
-    rows: Sequence[LayerRows],
-    inputs: Sequence[Tensor],
-    W: Tensor,
-    bias: Tensor | None,
-    shift: Tensor,
-) -> Solution:
-    """Return the change of a weight, given a shift of the bias so far, and its further shift."""
-    regression = _regression(layer, rows, inputs, bias, shift)
-    return regression.solve(W, None if bias is None else bias + shift)
+    solved = solve_layer(layer, rows, W0, bias)
+    W, shift = (W0, solved.shift) if solved.change is None else (W0 + solved.change, solved.shift)
+    factors, shift = _projected(layer, rows, W, shift, rank, shifts=_shifts(layer, bias))
+    thin_inputs = [batch.X @ factors.B.to(batch.X).T for batch in rows]  # (rows, 1, rank)
+    regression = _regression(layer, rows, thin_inputs, bias, shift)
+    again = regression.solve(factors.A, None if bias is None else bias + shift)
+    if again.change is not None:
+        factors, shift = Factors(factors.A + again.change, factors.B), shift + again.shift
+    return ThinSolution(factors, shift, solved.before, again.after)
 
 
 def _projected(
