@@ -19,11 +19,14 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from interpress.demo import flops
+from interpress.linalg.low_rank import principal_components
+from interpress.surgery.thin_layers import thin_pair
 
 KINDS = ("svd", "pca", "learned")
 
@@ -149,8 +152,7 @@ def _principal_components(
     """Return the factors of `mean + P @ P.T @ (y - mean)`: P are principal components of y."""
     gram, total, count = moments
     mean = total / count
-    energies, P = torch.linalg.eigh(gram / count - torch.outer(mean, mean))
-    energies, P = energies.flip(0).clamp(min=0), P.flip(1)
+    energies, P = principal_components(gram / count - torch.outer(mean, mean))
     W = module.weight.detach().flatten(1).double()
     return FactoredLayer(name, module, P, P.T @ W, energies, positions, mean)
 
@@ -203,24 +205,15 @@ def thin_layers(layer: FactoredLayer, rank: int) -> nn.Sequential:
     """Return the two layers `B`, `A` that replace a layer at this rank."""
     module = layer.module
     A, B = layer.left[:, :rank], layer.right[:rank]
-    first: nn.Conv2d | nn.Linear
-    last: nn.Conv2d | nn.Linear
-    if isinstance(module, nn.Linear):
-        first, last = nn.Linear(B.shape[1], rank, bias=False), nn.Linear(rank, len(A))
-    else:
-        first = nn.Conv2d(
-            module.in_channels, rank, module.kernel_size,  # type: ignore[arg-type]
-            module.stride, module.padding, module.dilation, bias=False,  # type: ignore[arg-type]
-        )  # fmt: skip
-        last = nn.Conv2d(rank, len(A), 1)
-    first.to(module.weight)
-    last.to(module.weight)
+    thin = thin_pair(module, rank)
+    first: Any
+    last: Any
+    first, last = thin
     with torch.no_grad():
         first.weight.copy_(B.reshape(first.weight.shape))
         last.weight.copy_(A.reshape(last.weight.shape))
-        assert last.bias is not None
-        last.bias.copy_(_bias(layer, A))
-    return nn.Sequential(first, last)
+    last.bias = nn.Parameter(_bias(layer, A).to(last.weight))
+    return thin
 
 
 def _bias(layer: FactoredLayer, A: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1] / "src" / "interpress"
 ORDER = """
     _version errors checks parallel progress registry files linalg graph labels ops spaces surgery
     dryrun pretrained data evaluation distillation calibration selection allocation method refit
-    network budgets pipeline storage report result analysis api extend theory
+    lowrank network budgets pipeline storage report result analysis api extend theory
     demo __init__ cli __main__
 """.split()  # noqa: SIM905
 FILES = sorted(ROOT.rglob("*.py"))

@@ -63,13 +63,16 @@ class Analysis:
         round_to: int = 1,
         min_width: int = 1,
         same_widths: bool = False,
+        lowrank: bool = False,
         distill: bool | float = False,
         progress: bool | None = None,
         **budget: float | None,
     ) -> Result:
         """Return a smaller network for one budget; options as for `interpress.compress`."""
         limits = WidthLimits(round_to, min_width, same_widths)
-        options = replace(self.options, distill=DistillOptions.from_argument(distill))
+        options = replace(
+            self.options, distill=DistillOptions.from_argument(distill), lowrank=lowrank
+        )
         return self.answer(options.asking(budget, method, limits, progress))
 
     def answer(self, options: Options) -> Result:
@@ -86,7 +89,7 @@ class Analysis:
                 options = options.without_interpolation()
                 orders, effects = self._ordered(options, bars, checkpoint)
             network = solve(self.study, orders, effects, options, bars, checkpoint)
-            check_same_widths(processes.gathered(dict(network.plan.widths)))
+            check_same_widths(processes.gathered(network.sizes))
             processes.share([*network.model.parameters(), *network.model.buffers()])
             describe_in_config(self.study, network)
             if options.distill is not None:

@@ -70,6 +70,7 @@ def compress(
     round_to: int = 1,
     min_width: int = 1,
     same_widths: bool = False,
+    lowrank: bool = False,
     distill: bool | float = False,
     forward: Forward | None = None,
     kind: str = AUTO,
@@ -91,16 +92,15 @@ def compress(
 
     Args:
         model: The trained network. It is left as it was.
-        data: Unlabelled examples of the model's inputs: a tensor, a DataLoader, or any iterable of
-            tensors, tuples (inputs first, labels ignored) or dicts. One in five examples is held
-            out and never fitted.
+        data: Unlabelled inputs of the model: a tensor, a DataLoader, or any iterable of tensors,
+            tuples (inputs first, labels ignored) or dicts. One in five is held out, never fitted.
         method: "preserve", "iterative-id", "constant-id", or an `interpress.Method`.
         exclude: Names of layers to leave alone, or patterns such as `"layer4.*"`.
         round_to: Every width becomes a multiple of this.
         min_width: No layer becomes narrower than this.
         same_widths: Give corresponding layers the same width, as `result.save_pretrained` needs.
-        distill: Whether to go on with gradient steps towards the original's outputs, which need no
-            labels: True for 2 minutes, or a number of minutes. `Result.distill` has more options.
+        lowrank: Whether layers may become two thin ones, for `flops` and `params`; costs run time.
+        distill: Whether to take gradient steps afterwards: True (2 minutes), or minutes to train.
         forward: `forward(model, batch)` calls the model, if `model(batch)` does not.
         kind: What the output means, if its shape does not tell; see `interpress.agreement`.
         output: Which of several outputs decides: a key or a path such as "heads.box", an index, or
@@ -117,7 +117,7 @@ def compress(
     with Processes().together():
         options = Options(exclude=as_patterns(exclude), forward=forward, kind=kind, output=output,
             mask=mask, memory=memory, device=as_device(device), checkpoint=as_folder(checkpoint),
-            distill=DistillOptions.from_argument(distill), seed=seed)  # fmt: skip
+            distill=DistillOptions.from_argument(distill), lowrank=lowrank, seed=seed)  # fmt: skip
         limits = WidthLimits(round_to, min_width, same_widths)
         options = options.asking(budget, method, limits, progress)
         return _analyzed(model, _tokens(data, tokenizer), options).answer(options)

@@ -40,6 +40,8 @@ class Result(Outcome):
         console = Console(width=80, record=True, file=io.StringIO(), force_terminal=False)
         console.print(self._headline())
         console.print(self._table())
+        if self.ranks:
+            console.print(self._rank_table())
         return console.export_text().rstrip()
 
     def __str__(self) -> str:
@@ -167,9 +169,8 @@ class Result(Outcome):
         for label, unit in (("FLOPs per example", "flops"), ("parameters", "parameters")):
             before, after = getattr(self.before, unit), getattr(self.after, unit)
             table.add_row(label, f"{before:,}", f"{after:,}", f"{after / before:.1%}")
-        if self.latency is not None:
-            ratio = f"{self.latency:.2f}"
-            table.add_row("measured run time, relative", "1.00", ratio, f"{self.latency:.1%}")
+        if (latency := self.measured_latency) is not None:
+            table.add_row("measured run time, relative", "1.00", f"{latency:.2f}", f"{latency:.1%}")
         if self.agreement is not None:
             sentences = [f"{self.judged_on}: {self.agreement}", *self.agreement.notes]
             sentences += self.notes
@@ -193,4 +194,16 @@ class Result(Outcome):
                 f"{row.error:.1%}" if changed else "",
                 f"{row.ratio:.2f}" if changed and row.ratio is not None else "",
             )
+        return table
+
+    def _rank_table(self) -> Table:
+        """Return the layers that became two; their FLOPs are compared with one layer's."""
+        table = Table(width=80)
+        table.add_column("layer that became two", overflow="ellipsis", no_wrap=True)
+        for column in ("inputs", "outputs", "rank", "FLOPs"):
+            table.add_column(column, justify="right", no_wrap=True)
+        assert self.network.low_rank is not None
+        for pair in self.network.low_rank.pairs:
+            numbers = (pair.inputs, pair.outputs, pair.rank)
+            table.add_row(pair.name, *map(str, numbers), f"{pair.share:.0%}")
         return table

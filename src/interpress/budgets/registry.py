@@ -42,6 +42,8 @@ class BudgetRule:
     above_one: bool
     """Whether the number must be at least 1 instead."""
     prepare: Prepare
+    takes_low_rank: bool = False
+    """Whether layers may become two within this budget."""
 
 
 BUDGETS: Registry[BudgetRule] = Registry("budget", "interpress.budgets.rules", dashes=False)
@@ -56,11 +58,14 @@ def budget(
     below_one: bool = False,
     above_one: bool = False,
     prepare: Prepare = lambda method, named: method,
+    takes_low_rank: bool = False,
 ) -> Callable[[Solve], Solve]:
     """Return a decorator that registers a function as the budget of this name."""
 
     def add(solve: Solve) -> Solve:
-        rule = BudgetRule(meaning, example, solve, resource, below_one, above_one, prepare)
+        rule = BudgetRule(
+            meaning, example, solve, resource, below_one, above_one, prepare, takes_low_rank
+        )
         BUDGETS.register(name)(rule)
         return solve
 

@@ -116,6 +116,7 @@ def compress(
             memory=options.memory,
             device=options.compute_on,
             checkpoint=options.checkpoint,
+            lowrank=options.lowrank,
             distill=options.minutes or MINUTES if options.distill else False,
             **output.arguments(),
             **budget_argument,
@@ -163,6 +164,7 @@ def _result_record(result: interpress.Result, folder: Path) -> dict[str, Any]:
         "latency": result.latency,
         "agreement": None if agreement is None else agreement_record(agreement),
         "widths": dict(result.widths),
+        "ranks": dict(result.ranks),
     }
 
 

@@ -58,6 +58,14 @@ class CompressOptions:
             show_default=False,
         ),
     ] = None
+    lowrank: Annotated[
+        bool,
+        _layers(
+            "--lowrank",
+            metavar="",
+            help="Let layers become two thin ones where that loses less; for --flops and --params.",
+        ),
+    ] = False
     distill: Annotated[
         bool,
         typer.Option(

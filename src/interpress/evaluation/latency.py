@@ -11,11 +11,14 @@ from torch import nn
 from interpress.graph.example import Example
 from interpress.graph.model_state import evaluation
 
-_ROUNDS = 7  # odd, so that the median is one of the ratios
+ROUNDS = 7
+"""Measurements of a ratio. It is odd, so that the median is one of them."""
 _SECONDS = 0.02  # least time per measurement: shorter ones are dominated by timer noise
 
 
-def latency_ratio(smaller: nn.Module, original: nn.Module, example: Example) -> float:
+def latency_ratio(
+    smaller: nn.Module, original: nn.Module, example: Example, *, rounds: int = ROUNDS
+) -> float:
     """Return the run time of `smaller` over that of `original`: the median over rounds.
 
     The two networks run in turn on the same batch, so that background load affects both.
@@ -25,7 +28,7 @@ def latency_ratio(smaller: nn.Module, original: nn.Module, example: Example) -> 
         _seconds(smaller, example, 1)
         ratios = [
             _seconds(smaller, example, repeats) / _seconds(original, example, repeats)
-            for _ in range(_ROUNDS)
+            for _ in range(rounds)
         ]
     return statistics.median(ratios)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import nn
 
@@ -17,6 +19,7 @@ from interpress.network.network import Network
 from interpress.network.shared_heads import absorbed, for_all_inputs
 from interpress.progress import Display
 from interpress.refit.refit import RefitResult, examples_needed, held_bytes, refit
+from interpress.refit.thin_layer import ThinLayer
 from interpress.spaces.batching import captured_examples, examples_per_batch
 from interpress.surgery.cut import Cut
 from interpress.surgery.projection_identity import check
@@ -55,19 +58,19 @@ def build(
         return Network(corrected, plan, cut, proof, agreement)
     start = absorbed(study, for_all_inputs(study, cut, cut.T)) if method.correct else {}
     begun = copy_with(corrected, start) if start else corrected
-    solved = _refit(study, cut, begun, method, bars, memory)
+    solved = refit_cut(study, cut, begun, method, bars, memory=memory)
     solved.weights = {**start, **solved.weights}
     if not solved.weights:
         agreement = study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement, solved)
     refitted = copy_with(corrected, solved.weights)
     before, after = study.evaluator().agreements(corrected, refitted)
-    if _is_better(study, corrected, refitted, held_out_loss(before), held_out_loss(after)):
+    if is_better(study, corrected, refitted, held_out_loss(before), held_out_loss(after)):
         return Network(refitted, plan, cut, proof, after, solved, refit_kept=True)
     return Network(corrected, plan, cut, proof, before, solved)
 
 
-def _is_better(
+def is_better(
     study: Study, corrected: nn.Module, refitted: nn.Module, before: float, after: float
 ) -> bool:
     """Return whether the refit lowered the loss.
@@ -81,14 +84,17 @@ def _is_better(
     return losses[1] < losses[0]
 
 
-def _refit(
+def refit_cut(
     study: Study,
     cut: Cut,
     corrected: nn.Module,
     method: Method,
     bars: Display,
+    *,
     memory: float | None,
+    thin: Mapping[str, ThinLayer] | None = None,
 ) -> RefitResult:
+    """Return new weights of a network that was cut; `thin` has the layers that become two."""
     chosen = _refit_examples(study, method, memory)
     operators = sum(1 for _ in study.spaces.program.operators())
     with bars.task("refitting", operators) as advance:
@@ -99,6 +105,7 @@ def _refit(
             sample_weights=chosen.weights,
             seed=study.seed,
             row_weights=None if study.meaning.tokens is None else study.row_weights(),
+            thin=thin,
             done=advance,
         )
 

@@ -12,6 +12,7 @@ import torch
 
 from interpress.allocation.problem import WidthLimits
 from interpress.budgets.budget import Budget
+from interpress.budgets.registry import BUDGETS
 from interpress.checks import is_number
 from interpress.data.inputs import Forward
 from interpress.data.masks import Mask, check_mask
@@ -49,6 +50,8 @@ class Options:
     """The folder of the checkpoint, if there is one."""
     distill: DistillOptions | None = None
     """How to distil the network that is built; None for not at all."""
+    lowrank: bool = False
+    """Whether layers may become two thin ones."""
     seed: int = 0
     progress: bool | None = None
 
@@ -60,8 +63,30 @@ class Options:
             raise ArgumentError(
                 f"memory={self.memory!r}; give the GiB that may be held at once, such as 1.0"
             )
+        if not isinstance(self.lowrank, bool):
+            raise ArgumentError(f"lowrank={self.lowrank!r}; give True or False")
+        if self.lowrank and self.budget is not None:
+            self._check_lowrank(self.budget)
         if self.budget is not None and self.method.recompute:
             self._check_recompute()
+
+    def _check_lowrank(self, budget: Budget) -> None:
+        if self.limits.same_widths:
+            raise ArgumentError(
+                "lowrank=True and same_widths=True exclude each other: no config can say that a "
+                "layer became two; give only one of them"
+            )
+        if not budget.rule.takes_low_rank:
+            known = " or ".join(f"{n}=" for n, rule in BUDGETS.items() if rule.takes_low_rank)
+            raise ArgumentError(
+                f"lowrank=True splits a budget of {known} between channels and ranks; got "
+                f"{budget}. Use one of these, or lowrank=False"
+            )
+        if self.method.recompute:
+            raise ArgumentError(
+                "lowrank=True does not go with recompute=True, the literal loop of iterative-id; "
+                "leave one of them out"
+            )
 
     def _check_recompute(self) -> None:
         paper = METHODS["iterative-id"]

@@ -88,7 +88,10 @@ class Outcome:
 
     @property
     def model(self) -> nn.Module:
-        """The smaller network: an ordinary network of the original's classes."""
+        """The smaller network: an ordinary network of the original's classes.
+
+        With `lowrank=True`, some layers may be an `nn.Sequential` of two.
+        """
         return self.network.model
 
     @property
@@ -109,6 +112,11 @@ class Outcome:
         return self.network.plan.widths
 
     @property
+    def ranks(self) -> Mapping[str, int]:
+        """The rank of every layer that became two thin ones, by name; see `lowrank=`."""
+        return self.network.ranks
+
+    @property
     def agreement(self) -> Agreement | None:
         """Agreement with the original on held-out calibration data."""
         return self.network.agreement
@@ -119,11 +127,21 @@ class Outcome:
         return self.network.latency
 
     @property
+    def measured_latency(self) -> float | None:
+        """Measured run time relative to the original, if it was measured for any reason."""
+        low_rank = self.network.low_rank
+        if self.latency is not None or low_rank is None or low_rank.latency is None:
+            return self.latency
+        return low_rank.latency[0]
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What is worth knowing about how this network was made, as sentences."""
         notes = list(self.network.warnings)
         if self.network.comparison is not None:
             notes.append(f"Allocation: {self.network.comparison}.")
+        if self.network.low_rank is not None:
+            notes.append(str(self.network.low_rank))
         if self.network.distillation is not None:
             notes.append(str(self.network.distillation))
         untrusted = [name for name in self.orders.untrusted if name not in self.network.plan.kept]
@@ -149,7 +167,10 @@ class Outcome:
     @cached_property
     def after(self) -> Cost:
         """What the smaller network costs, per example."""
-        return _per_example(self.spaces.cost(self.widths), self.spaces)
+        cost = self.spaces.cost(self.widths)
+        if self.network.low_rank is not None:
+            cost = self.network.low_rank.reduced(cost)
+        return _per_example(cost, self.spaces)
 
     @property
     def flops(self) -> float:

@@ -36,6 +36,7 @@ from interpress.network.network import Network
 from interpress.parallel.processes import Processes
 from interpress.pipeline.identity import checkpoint_bytes, identity
 from interpress.pipeline.literal import literal_iterative_id
+from interpress.pipeline.low_rank import check_low_rank, solve_low_rank
 from interpress.pipeline.options import Options
 from interpress.pipeline.warn import warn_about
 from interpress.pretrained.config_edits import has_config, has_lists
@@ -201,7 +202,7 @@ def open_checkpoint(study: Study, options: Options, bars: Display) -> Checkpoint
 def describe_in_config(study: Study, network: Network) -> None:
     """Let the config of the smaller network say its widths, if it can."""
     widths = network.plan.widths
-    if not network.plan.kept or not has_config(study.original):
+    if network.ranks or not network.plan.kept or not has_config(study.original):
         return
     config = getattr(study.original, "config", None)
     for group in groups_of_blocks(study.spaces):  # finding out what a config can say takes time
@@ -250,6 +251,8 @@ def solve(
 ) -> Network:
     """Return the network that meets the budget."""
     assert options.budget is not None
+    if options.lowrank:
+        check_low_rank(study)
     problems: dict[str, Problem] = {}
     candidates = options.method.candidates
     if len(candidates) > 1 and not any(space.heads for space in study.spaces.shrinkable):
@@ -263,6 +266,12 @@ def solve(
     search = Search(study, problems, options.method, options.memory, bars, checkpoint)
     if options.method.recompute:
         network = literal_iterative_id(study, search.problem, options.budget.value, bars)
+    elif options.lowrank:
+        # errors that are scaled to measured effects compare ranks with channels best
+        allocation = "marginal" if effects is None else "measured"
+        problem = state_problem(study, orders, effects, options, allocation=allocation)
+        rule, value = options.budget.rule, options.budget.value
+        network = solve_low_rank(search, problem, options, lambda: rule.solve(search, value))
     else:
         network = options.budget.rule.solve(search, options.budget.value)
     return replace(network, warnings=warn_about(search, network))

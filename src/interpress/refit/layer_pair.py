@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, fx
+from torch.utils import _pytree as pytree
 
 from interpress.graph.activations import Activation
 from interpress.graph.dense import DenseLayer
@@ -62,6 +63,34 @@ def stretches(pairs: Pairs, begins: Callable[[fx.Node], bool]) -> Iterator[Pairs
             stretch = []
         stretch.append((full_node, small_node))
     yield stretch
+
+
+def equal_values(full: Program, small: Program, changed: Collection[str]) -> set[fx.Node]:
+    """Return the nodes of either program whose values are the same in both networks.
+
+    `changed` names the weights that differ. The networks share these values. If in-place writes
+    reach values through views, a shared value could not be protected by a copy, so each network
+    computes its own.
+    """
+    equal: set[fx.Node] = set()
+    if full.writes_through_views or small.writes_through_views:
+        return equal
+    for full_node, small_node in zip(full.nodes, small.nodes, strict=True):
+        if full_node.op == "placeholder":
+            same = full.weights.get(captured_name(full_node)) not in changed
+        else:
+            same = _constants(full_node) == _constants(small_node) and all(
+                operand in equal for operand in full_node.all_input_nodes
+            )
+        if same:
+            equal |= {full_node, small_node}
+    return equal
+
+
+def _constants(node: fx.Node) -> list[object]:
+    """Return the arguments of an operator that are no values, such as the sizes of `zeros`."""
+    leaves = pytree.tree_leaves((node.args, node.kwargs))
+    return [leaf for leaf in leaves if not isinstance(leaf, fx.Node)]
 
 
 def uses_of_weights(program: Program) -> dict[str, int]:

@@ -27,8 +27,10 @@ from interpress.graph.example import Example
 from interpress.graph.executor import Executor
 from interpress.graph.model_state import output_tensors
 from interpress.graph.program import Program, family, usual_size
+from interpress.linalg.low_rank import Factors
 from interpress.refit.layer_pair import pairs_of, stretches
 from interpress.refit.side_by_side import SideBySide
+from interpress.refit.thin_layer import ThinLayer
 from interpress.surgery.cut import Cut
 
 _ROWS_PER_UNKNOWN = 8  # enough for a well-conditioned regression
@@ -43,6 +45,8 @@ class RefitResult:
 
     weights: dict[str, Tensor] = field(default_factory=dict)
     errors: dict[str, tuple[float, float]] = field(default_factory=dict)
+    factors: dict[str, Factors] = field(default_factory=dict)
+    """The factors of every layer that became two, by weight."""
     skipped: str | None = None
     """Why no layer was tried, if none was."""
 
@@ -55,12 +59,13 @@ def refit(
     sample_weights: Tensor | None = None,
     seed: int = 0,
     row_weights: Mapping[str, RowWeights] | None = None,
+    thin: Mapping[str, ThinLayer] | None = None,
     done: Callable[[int], None] = lambda operators: None,
 ) -> RefitResult:
     """Return new weights for a smaller network, from batches that are all held at once.
 
-    `sample_weights` has one weight per example; None weighs all equally. `row_weights` as for
-    `SideBySide`. `done` is called with the number of operators finished.
+    `sample_weights` has one weight per example; None weighs all equally. `row_weights` and `thin`
+    as for `SideBySide`. `done` is called with the number of operators finished.
     """
     full = cut.spaces.program
     small = program_of(smaller, full)
@@ -68,13 +73,13 @@ def refit(
         return RefitResult(skipped=OTHER_OPERATORS)
     walk = SideBySide(
         cut, full, small, examples, sample_weights, seed,
-        before=actual_groups, row_weights=row_weights,
+        before=actual_groups, row_weights=row_weights, thin=thin,
     )  # fmt: skip
     parts = list(stretches(pairs_of(full, small), walk.begins_stretch))
     for number, pairs in enumerate(parts):
         walk.run(pairs, is_last=number == len(parts) - 1)
         done(len(pairs))
-    return RefitResult(walk.new_weights, walk.errors)
+    return RefitResult(walk.new_weights, walk.errors, walk.factors)
 
 
 def examples_needed(program: Program) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, fx
-from torch.utils import _pytree as pytree
 
 from interpress.calibration.row_weights import RowWeights
 from interpress.data.batches import batch_size
@@ -17,11 +16,19 @@ from interpress.graph.fast_kernels import fast_kernels
 from interpress.graph.normalised import inverse_sizes, normalised_value
 from interpress.graph.passage import Passage
 from interpress.graph.patterns import Epilogue, epilogue_of
-from interpress.graph.program import Program, captured_name, fixed_size
+from interpress.graph.program import Program, fixed_size
 from interpress.graph.rows import BatchRows
-from interpress.refit.layer_pair import LayerPair, Pairs, kept_outputs, uses_of_weights
+from interpress.linalg.low_rank import Factors
+from interpress.refit.layer_pair import (
+    LayerPair,
+    Pairs,
+    equal_values,
+    kept_outputs,
+    uses_of_weights,
+)
 from interpress.refit.layer_rows import LayerRows, LayerSample
-from interpress.refit.output_chunks import OutputChunks
+from interpress.refit.solve_layer import solve_layer, solve_thin_layer
+from interpress.refit.thin_layer import ThinLayer
 from interpress.surgery.cut import Cut
 
 _ROWS = 16384  # rows of a regression with few unknowns
@@ -46,8 +53,11 @@ class SideBySide:
         before: Before,
         rest: torch.device | None = None,
         row_weights: Mapping[str, RowWeights] | None = None,
+        thin: Mapping[str, ThinLayer] | None = None,
     ) -> None:
         """Begin both networks; between two stretches, values rest on `rest`.
+
+        `thin` has the layers of the smaller network that become two, by weight.
 
         `row_weights` is for language models, and may be empty: errors are relative to the size of
         the residual stream, rows of the layers that it names count by their size, and more rows are
@@ -57,7 +67,9 @@ class SideBySide:
         self.changed: set[str] = set()
         """The names of all weights that were refitted."""
         self.errors: dict[str, tuple[float, float]] = {}
-        self._cut, self._before = cut, before
+        self.factors: dict[str, Factors] = {}
+        """The factors of every layer that became two."""
+        self._cut, self._before, self._thin = cut, before, thin or {}
         self._of_tokens, self._weights_by_size = row_weights is not None, row_weights or {}
         self.full = Passage.begin(_executor(full), examples, rest)
         self.small = Passage.begin(_executor(small), examples, rest)
@@ -72,27 +84,22 @@ class SideBySide:
         ]
         self._examples = sum(sizes)
         self._uses = uses_of_weights(small)
-        self._equal = self._equal_values(full, small)
+        self._equal = equal_values(full, small, {*cut.weights, *self._thin})
+        self._whole = self._begin_thin()
 
-    def _equal_values(self, full: Program, small: Program) -> set[fx.Node]:
-        """Return the nodes of either program whose values are the same in both networks.
+    def _begin_thin(self) -> dict[str, dict[str, Tensor]]:
+        """Use the first factors of every thin layer; return the tensors that they replace.
 
-        The networks share these values. If in-place writes reach values through views, a shared
-        value could not be protected by a copy, so each network computes its own.
+        A layer gets these tensors back right before it is solved. Layers that are not refitted
+        keep their first factors.
         """
-        equal: set[fx.Node] = set()
-        if full.writes_through_views or small.writes_through_views:
-            return equal
-        for full_node, small_node in zip(full.nodes, small.nodes, strict=True):
-            if full_node.op == "placeholder":
-                same = full.weights.get(captured_name(full_node)) not in self._cut.weights
-            else:
-                same = _constants(full_node) == _constants(small_node) and all(
-                    operand in equal for operand in full_node.all_input_nodes
-                )
-            if same:
-                equal |= {full_node, small_node}
-        return equal
+        whole: dict[str, dict[str, Tensor]] = {}
+        for weight, layer in self._thin.items():
+            whole[weight] = {name: self._small.weights[name] for name in layer.start}
+            for name, value in layer.start.items():
+                self.set_weight(name, value)
+            self.factors[weight] = layer.factors
+        return whole
 
     def begins_stretch(self, small_node: fx.Node) -> bool:
         """Return whether a node of the smaller network is a layer to refit."""
@@ -168,6 +175,8 @@ class SideBySide:
         dense = self._dense(small_node)
         if dense is None:
             return None
+        for name, value in self._whole.pop(dense.weight, {}).items():
+            self.set_weight(name, value)
         weight, is_transposed = weight_of(self._full.program, full_node)
         kept = kept_outputs(self._cut, weight, dim=1 if is_transposed else 0)
         outputs = dense.shape[0]
@@ -253,30 +262,36 @@ class SideBySide:
 
     def _refit(self, layer: LayerPair, rows: list[LayerRows]) -> None:
         """Solve for the weights of one layer, and replace them if held-out rows improve."""
-        dense, norm = layer.dense, layer.small_epilogue.norm
+        dense = layer.dense
         weight = self._small.weights[dense.weight]
         bias = self._small.weights.get(dense.bias or "")
-        weights = [batch.weights for batch in rows if batch.weights is not None]
-        offsets = [batch.offset for batch in rows]
-        regression = OutputChunks(
-            [batch.X for batch in rows],
-            [batch.target for batch in rows],
-            offsets[:1] if layer.summands is None else offsets,
-            scale=None if norm is None else norm.scale,
-            activation=layer.activation,
-            shifts=bias is not None or norm is not None,
-            weights=torch.cat(weights) if weights else None,
-        )
-        solution = regression.solve(dense.matrix(weight), bias)
+        if (thin := self._thin.get(dense.weight)) is not None:
+            self._solve_thin(layer, rows, thin.rank)
+            return
+        solution = solve_layer(layer, rows, dense.matrix(weight), bias)
         self.errors[dense.weight] = (solution.before, solution.after)
         if solution.change is None:
             return
         self.set_weight(dense.weight, weight + dense.stored(solution.change))
-        if bias is not None and dense.bias is not None:
-            self.set_weight(dense.bias, bias + solution.shift)
+        self._add_to_bias(layer, solution.shift)
+
+    def _solve_thin(self, layer: LayerPair, rows: list[LayerRows], rank: int) -> None:
+        """Solve for the two factors of a layer; their product replaces its weights."""
+        dense = layer.dense
+        weight, bias = self._small.weights[dense.weight], self._small.weights.get(dense.bias or "")
+        solved = solve_thin_layer(layer, rows, dense.matrix(weight), bias, rank)
+        self.errors[dense.weight] = (solved.before, solved.after)
+        self.factors[dense.weight] = solved.factors
+        self.set_weight(dense.weight, dense.stored(solved.factors.product()))
+        self._add_to_bias(layer, solved.shift)
+
+    def _add_to_bias(self, layer: LayerPair, shift: Tensor) -> None:
+        """Add to the bias of a layer, or to the mean of the norm after it."""
+        name, norm = layer.dense.bias, layer.small_epilogue.norm
+        if name is not None:
+            self.set_weight(name, self._small.weights[name] + shift)
         elif norm is not None:
-            mean = self._small.weights[norm.running_mean]
-            self.set_weight(norm.running_mean, mean - solution.shift)
+            self.set_weight(norm.running_mean, self._small.weights[norm.running_mean] - shift)
 
     def set_weight(self, name: str, value: Tensor) -> None:
         """Give the smaller network a new weight."""
@@ -292,12 +307,6 @@ class SideBySide:
         for name in self.new_weights:
             self._small.set_weight(name, stored[name])
         self.new_weights.clear()
-
-
-def _constants(node: fx.Node) -> list[object]:
-    """Return the arguments of an operator that are no values, such as the sizes of `zeros`."""
-    leaves = pytree.tree_leaves((node.args, node.kwargs))
-    return [leaf for leaf in leaves if not isinstance(leaf, fx.Node)]
 
 
 def _executor(program: Program) -> Executor:

@@ -59,6 +59,7 @@ def content_of(outcome: Outcome, evaluation: Any = None) -> dict[str, Any]:
             {"name": space.name, "size": space.size, "why": space.frozen}
             for space in outcome.spaces.frozen
         ],
+        "thin": _thin(outcome),
         "curve": _curve(outcome),
         "made": _made(outcome),
     }  # fmt: skip
@@ -73,10 +74,8 @@ def _headline(outcome: Outcome) -> list[dict[str, Any]]:
         }
         for label, unit in (("FLOPs per example", "flops"), ("Parameters", "parameters"))
     ]
-    if outcome.latency is not None:
-        rows.append(
-            {"label": "Measured run time, relative", "before": 1.0, "after": outcome.latency}
-        )
+    if (latency := outcome.measured_latency) is not None:
+        rows.append({"label": "Measured run time, relative", "before": 1.0, "after": latency})
     return rows
 
 
@@ -171,6 +170,8 @@ def predicted_agreement(outcome: Outcome, points: list[Point]) -> list[float | N
     taken to be proportional to the noise-to-signal ratio.
     """
     measured = outcome.agreement
+    if outcome.ranks:  # the curve is that of dropped channels only
+        return [None] * len(points)
     if measured is None or measured.agreement is None or measured.decisions == 0:
         return [None] * len(points)
     orders = outcome.orders
@@ -198,5 +199,25 @@ def _made(outcome: Outcome) -> dict[str, str]:
         if data is None
         else f"{examples} examples fitted, fingerprint {data.fingerprint()}",
         "projection identity": f"holds to {outcome.network.proof.difference:.1e}",
+        **_made_thin(outcome),
         "refit": "kept" if outcome.network.refit_kept else "not used",
     }
+
+
+def _thin(outcome: Outcome) -> list[dict[str, Any]]:
+    """Return the layers that became two."""
+    low_rank = outcome.network.low_rank
+    return [
+        {
+            "name": pair.name, "inputs": pair.inputs, "outputs": pair.outputs,
+            "rank": pair.rank, "share": pair.share,
+        }
+        for pair in (() if low_rank is None else low_rank.pairs)
+    ]  # fmt: skip
+
+
+def _made_thin(outcome: Outcome) -> dict[str, str]:
+    low_rank = outcome.network.low_rank
+    if low_rank is None or low_rank.proof is None:
+        return {}
+    return {"product identity": f"holds to {low_rank.proof.difference:.1e}"}

@@ -9,6 +9,7 @@ allocates new memory, once, for the example.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,6 +36,27 @@ class Cost:
     flops: int
     parameters: int
     activation_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class LayerSizes:
+    """The number of outputs and inputs of a dense layer, as a function of widths."""
+
+    outputs: Size
+    channels: Size
+    kernel: int
+    """Number of kernel positions."""
+    spaces: Mapping[int, ChannelSpace]
+    """The spaces that the sizes depend on, by index."""
+
+    def at(self, widths: Mapping[str, int]) -> tuple[float, float]:
+        """Return outputs and inputs, kernel positions included, at these widths."""
+        shares = {
+            index: widths[space.name] / space.size
+            for index, space in self.spaces.items()
+            if space.name in widths
+        }
+        return dim_length(self.outputs, shares), self.kernel * dim_length(self.channels, shares)
 
 
 class CostModel:
@@ -108,6 +130,14 @@ class CostModel:
             peak = max(peak, held)
             held -= sum(sizes.get(done, 0) for done in released.get(node, ()))
         return peak
+
+    def layer_sizes(self, weight: str) -> LayerSizes:
+        """Return the size of a dense layer's weight (out, in, *kernel) at any widths."""
+        value = self._trace.weights[weight]
+        outputs, channels = self._size(value, 0), self._size(value, 1)
+        around = {index for _, along in (*outputs, *channels) for index in along}
+        spaces = {index: self._spaces[index] for index in sorted(around)}
+        return LayerSizes(outputs, channels, math.prod(value.shape[2:]), spaces)
 
     def meter(self, resource: str) -> Meter:
         """Return a fast counter of FLOPs (`"flops"`) or parameters (`"params"`)."""
@@ -260,14 +290,19 @@ class Meter:
     def _computed(term: CostTerm, shares: Mapping[int, float]) -> float:
         result = float(term[0])
         for size in term[1]:
-            dim_length = 0.0
-            for count, spaces in size:
-                part = float(count)
-                for space in spaces:
-                    part *= shares.get(space, 1.0)
-                dim_length += part
-            result *= dim_length
+            result *= dim_length(size, shares)
         return result
+
+
+def dim_length(size: Size, shares: Mapping[int, float]) -> float:
+    """Return the length of a dim when each space keeps its share, in floating point."""
+    total = 0.0
+    for count, spaces in size:
+        part = float(count)
+        for space in spaces:
+            part *= shares.get(space, 1.0)
+        total += part
+    return total
 
 
 def _is_view(target: object) -> bool:

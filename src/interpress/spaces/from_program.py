@@ -56,18 +56,18 @@ def _freeze_excluded(trace: Trace, patterns: tuple[str, ...]) -> None:
     tensors |= dict(model.named_buffers(remove_duplicate=False))
     canonical = {id(tensors[name]): name for name in trace.weights}
     for pattern in patterns:
-        if not any(_matches(name, pattern) for name in [*modules[1:], *tensors]):
+        if not any(matches_pattern(name, pattern) for name in [*modules[1:], *tensors]):
             raise ArgumentError(
                 f"the exclude pattern {pattern!r} matches no module; module names look like "
                 f"{', '.join(repr(name) for name in modules[1:4])}"
             )
         for name, tensor in tensors.items():
-            if _matches(name, pattern) and id(tensor) in canonical:
+            if matches_pattern(name, pattern) and id(tensor) in canonical:
                 for labelling in trace.weights[canonical[id(tensor)]].labellings:
                     trace.freeze(labelling.labels, f"{name} is excluded by the pattern {pattern!r}")
 
 
-def _matches(name: str, pattern: str) -> bool:
+def matches_pattern(name: str, pattern: str) -> bool:
     """Return whether the pattern matches a name or a module that contains it."""
     parts = name.split(".")
     return any(

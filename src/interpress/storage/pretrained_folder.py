@@ -28,6 +28,11 @@ def save_pretrained(
             f"{type(model).__name__} is not a model of transformers; use result.save and "
             "interpress.load"
         )
+    if outcome.ranks:
+        raise ArgumentError(
+            f"{len(outcome.ranks)} layers of this network are two thin ones, which no config can "
+            "say; use result.save and interpress.load, or compress with lowrank=False"
+        )
     config_values(outcome.spaces, groups, outcome.widths)  # raises, and says why
     if shapes_from(model, model.config) != shapes_of(model):
         raise ArgumentError(

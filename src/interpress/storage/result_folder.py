@@ -36,6 +36,7 @@ from interpress.pipeline.outcome import Outcome
 from interpress.pretrained.build import built_from
 from interpress.storage.example_description import describe
 from interpress.storage.fingerprint import fingerprint, matches
+from interpress.storage.ranks import checked_ranks, with_ranks
 from interpress.surgery.weights import copy_with
 
 WEIGHTS, PLAN, PAGE = "weights.safetensors", "plan.json", "report.html"
@@ -85,7 +86,7 @@ def _versions() -> dict[str, str]:
 
 def _record(outcome: Outcome) -> dict[str, Any]:
     """Return the plan as it is written to `plan.json`."""
-    distilled = outcome.network.distillation
+    distilled, low_rank = outcome.network.distillation, outcome.network.low_rank
     return {
         "interpress": _KIND,
         "version": FORMAT_VERSION,
@@ -104,7 +105,8 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "plan": [asdict(row) for row in outcome.plan],
         "frozen": {space.name: space.frozen for space in outcome.spaces.frozen},
         "original": _architecture(outcome.original),
-        "sizes": list(changed_sizes(outcome.original, outcome.model)),
+        "low_rank": None if low_rank is None else low_rank.record(),
+        "sizes": list(changed_sizes(with_ranks(outcome.original, outcome.ranks), outcome.model)),
         "output": fingerprint(outcome.model, describe(outcome.spaces.program.example)),
     }
 
@@ -140,6 +142,7 @@ def load(folder: str | os.PathLike[str], model: Any) -> nn.Module:
     network = unwrap(model if isinstance(model, nn.Module) else built_from(model))
     try:
         _check_architecture(source, record["original"], _architecture(network))
+        network = with_ranks(network, checked_ranks(source, record, network))
         _check_tensors(source, tensors, dict(_tensors(network)))
         with torch.inference_mode(False):
             smaller = _filled(source, network, tensors)

@@ -116,7 +116,9 @@ def prove(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> 
             with fixed_seed():
                 expected = projected(spaces, cut, inputs, dtype)
             with _unrounded_weights(smaller, cut, dtype), fixed_seed():
-                outputs = comparable_outputs(spaces, smaller, inputs.map(lambda t: _cast(t, dtype)))
+                outputs = comparable_outputs(
+                    spaces, smaller, inputs.map(lambda t: in_dtype(t, dtype))
+                )
             allowed = tolerance(spaces, dtype)
             if spaces.program.casts and difference(outputs, expected) > allowed:
                 with fixed_seed():
@@ -198,7 +200,7 @@ def _unrounded_weights(smaller: nn.Module, cut: Cut, dtype: torch.dtype) -> Iter
     def cast(tensors: Iterable[Tensor]) -> None:
         for tensor in tensors:
             name = names[id(tensor)]
-            tensor.data = _cast(cut.weights.get(name, tensor.data), dtype)
+            tensor.data = in_dtype(cut.weights.get(name, tensor.data), dtype)
 
     def restore(tensors: Iterable[Tensor]) -> None:
         for tensor in tensors:
@@ -262,7 +264,8 @@ def checked(proof: Proof) -> Proof:
     return proof
 
 
-def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+def in_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a floating-point tensor in a dtype; others stay as they are."""
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from interpress.network.network import Network
 
 
-@budget("flops", meaning="fraction of the FLOPs to keep", example=0.5)
+@budget("flops", meaning="fraction of the FLOPs to keep", example=0.5, takes_low_rank=True)
 def flops(search: Search, value: float) -> Network:
     """Build the network at the point of the allocation's path with this fraction of the FLOPs."""
     return search.build_best(value, "flops")

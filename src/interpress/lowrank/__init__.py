@@ -1,0 +1,1 @@
+"""Low rank as a second kind of cut: which layers can become two, and at which rank."""
