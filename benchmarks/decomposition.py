@@ -20,7 +20,7 @@ from interpress import interpolative_decomposition
 
 SIZES = [256, 512, 1024, 2048, 4096]
 INPUTS = {"float64, n rows": (1, torch.float64), "float32, 2n rows": (2, torch.float32)}
-_PAUSE = 0.03  # seconds between two runs, in which the threads of the previous run fall asleep
+_PAUSE = 0.03  # seconds in which the worker threads of the previous run fall asleep
 _LONG_RUN = 4.0  # seconds after which a run is not repeated
 
 
@@ -109,7 +109,8 @@ def _median_times(*contenders: Callable[[], Any]) -> list[tuple[float, Any]]:
     repeats = 15
     while len(times[0]) < repeats:
         for index, work in enumerate(contenders):
-            time.sleep(_PAUSE)
+            if torch.get_num_threads() > 1:
+                time.sleep(_PAUSE)
             started = time.perf_counter()
             results[index] = work()
             times[index].append(time.perf_counter() - started)
