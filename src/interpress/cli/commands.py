@@ -89,13 +89,7 @@ def compress(
     """Compress a network and write the result folder."""
     # A budget may turn off the refit of a method, unless the user asked for it.
     parts = budget.rule.prepare(_method(method), method.refit is None)
-    checked_target(options.out, options.force, "pass --force")
-    if options.minutes is not None and not options.distill:
-        raise ArgumentError("--minutes is for --distill; give both, or leave it out")
-    if options.pretrained is not None and options.pretrained.exists() and not options.force:
-        raise StorageError(f"{options.pretrained} exists already; pass --force to replace it")
-    if options.compute_on is not None:
-        checked_device(options.compute_on, "--compute-on")
+    _check(options)
     with process_group() as processes, model_output_aside(as_json):
         network = load_model(model)
         batches = open_batches(data, model)
@@ -139,6 +133,17 @@ def compress(
             f"the result is in {options.out}, but standard output cannot be written "
             f"({error.strerror})"
         ) from error
+
+
+def _check(options: CompressOptions) -> None:
+    """Check what would otherwise fail only after the network was compressed."""
+    checked_target(options.out, options.force, "pass --force")
+    if options.minutes is not None and not options.distill:
+        raise ArgumentError("--minutes is for --distill; give both, or leave it out")
+    if options.pretrained is not None and options.pretrained.exists() and not options.force:
+        raise StorageError(f"{options.pretrained} exists already; pass --force to replace it")
+    if options.compute_on is not None:
+        checked_device(options.compute_on, "--compute-on")
 
 
 def _method(options: MethodOptions) -> interpress.Method:
