@@ -25,6 +25,8 @@ from benchmarks.language import command as language
 from benchmarks.preserve import tables as preserve_tables
 
 ROOT = Path(__file__).parents[1]
+_OTHERS = {"language", "linalg"}
+"""Results that other pages show, with the versions they were measured with."""
 TEMPLATES = {
     ROOT / "docs" / "evidence.md": ROOT / "benchmarks" / "evidence.md",
     ROOT / "docs" / "coverage.md": ROOT / "benchmarks" / "coverage.md",
@@ -71,8 +73,9 @@ def result_markdown(path: Path) -> str:
 
 
 def measured_version() -> str:
-    """Return the version of interpress that the result files record."""
-    versions = {version for path in RESULTS.glob("*.json") for version in _versions(path)}
+    """Return the version of interpress that the result files of the two pages record."""
+    shown = (path for path in RESULTS.glob("*.json") if path.stem.partition("-")[0] not in _OTHERS)
+    versions = {version for path in shown for version in _versions(path)}
     return " and ".join(sorted(versions))
 
 
