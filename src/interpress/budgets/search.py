@@ -92,8 +92,8 @@ class Search:
     def _not_behind_uniform(self, plans: Mapping[str, Plan]) -> Choice:
         """Return the usual plan, or a uniform one if that is better on held-out text.
 
-        If the best is not significantly better than all others before the refit, the networks in
-        question are finished and compared again.
+        If others are not significantly worse than the best before the refit, these networks and
+        the best one are refitted and compared again.
         """
         usual = next(iter(plans))
         if len({tuple(plan.widths.items()) for plan in plans.values()}) == 1:

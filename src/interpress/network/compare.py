@@ -47,7 +47,7 @@ class Comparison:
     refitted: bool = False
     """Whether the networks were refitted before they were compared."""
     close: tuple[str, ...] = ()
-    """The others than which the best is not significantly better."""
+    """The other allocations that are not significantly worse than the best."""
 
     def __str__(self) -> str:
         if len(self.losses) == 1:

@@ -1,8 +1,7 @@
 """The same fraction of every space, but heads shrink only after half of the other channels.
 
-A model has few heads, and a dropped head changes all positions of a text. With three groups of
-heads per layer, the allocation "constant" cannot keep 60 % of them: it drops a third of all heads
-at once to save what a few neurons could save.
+A layer often has few heads that can be dropped. If it has three, the allocation "constant" goes
+from three to two in all layers at once, where dropping a few neurons would have met the budget.
 """
 
 from __future__ import annotations
