@@ -3,8 +3,8 @@
     python -m benchmarks NAME [--data DIR] [--weights DIR] [--device cuda] [--quick]
 
 NAME is one of the experiments below, or `all`. linalg, coverage, examples, scale, language,
-language-quantize, language-speed, language-trained, preserve and page have their own options
-(`python -m benchmarks linalg --help`).
+language-distill, language-quantize, language-speed, language-trained, preserve and page have their
+own options (`python -m benchmarks linalg --help`).
 Results are written to benchmarks/results, and with --quick to build/quick. A run that was
 interrupted continues where it stopped.
 """
@@ -37,6 +37,7 @@ COMMANDS = {
     "examples": "benchmarks.examples",
     "scale": "benchmarks.scale",
     "language": "benchmarks.language.command",
+    "language-distill": "benchmarks.language.distill",
     "language-quantize": "benchmarks.language.quantize",
     "language-speed": "benchmarks.language.speed",
     "language-trained": "benchmarks.language.trained",

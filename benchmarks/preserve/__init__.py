@@ -3,6 +3,7 @@
     python -m benchmarks preserve agreement --data DIR --weights DIR [--device cuda]
     python -m benchmarks preserve parts     --data DIR --weights DIR [--device cuda]
     python -m benchmarks preserve budgets   --data DIR --weights DIR [--device cuda]
+    python -m benchmarks preserve distill   --data DIR --weights DIR [--device cuda]
     python -m benchmarks preserve cost      --data DIR --weights DIR [--device cuda]
     python -m benchmarks preserve loop      --data DIR --weights DIR
     python -m benchmarks preserve latency   --data DIR --weights DIR [--device cuda]

@@ -13,9 +13,10 @@ from rich.markdown import Markdown
 
 import benchmarks.preserve
 import interpress
+from benchmarks.examples import EFFICIENTNET
 from benchmarks.experiment import RESULTS, Row
 from benchmarks.networks import NETWORKS
-from benchmarks.preserve import cost, quality
+from benchmarks.preserve import cost, distilled, quality
 from benchmarks.preserve.tables import markdown
 from benchmarks.preserve.task import Task
 from benchmarks.provenance import machine_name
@@ -26,6 +27,7 @@ MEASUREMENTS: dict[str, Callable[[Task], Iterator[Row]]] = {
         quality.agreement,
         quality.parts,
         quality.budgets,
+        distilled.distill,
         cost.cost,
         cost.loop,
         cost.latency,
@@ -77,10 +79,11 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--networks",
         nargs="+",
         default=list(NETWORKS),
-        choices=list(NETWORKS),
-        help="networks to measure (default: all)",
+        choices=[*NETWORKS, EFFICIENTNET],
+        help=f"networks to measure (default: those of CIFAR-10; distill: also {EFFICIENTNET})",
     )
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first seed (default: 0)")
     parser.add_argument(
         "--flops",
         nargs="+",
@@ -99,6 +102,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         help="agreement: where the calibration images come from (default: test train)",
     )
     parser.add_argument("--train-limit", type=int, help="number of training images to read")
+    parser.add_argument(
+        "--minutes", type=float, default=2.0, help="distill: minutes to train (default: 2)"
+    )
+    parser.add_argument(
+        "--lowrank", action="store_true", help="distill: also replace layers by two thin ones"
+    )
     parser.add_argument(
         "--repeats", type=int, default=5, help="cost: repeats per median (default: 5)"
     )

@@ -47,6 +47,17 @@ COLUMNS: dict[str, dict[str, str]] = {
         "agreement": "agreement, %",
         "divergence": "KL divergence, nats",
     },
+    "distill": {
+        "network": "network",
+        "method": "method",
+        "asked": _FLOPS,
+        "calibration": "images from",
+        "minutes": "minutes",
+        "runs": "seeds",
+        "before": "agreement before, %",
+        "agreement": "agreement after, %",
+        "steps": "steps",
+    },
     "memory": {
         "network": "network",
         "1000": "1,000 images, MiB",
@@ -61,6 +72,8 @@ def markdown(measurement: str, report: Row) -> str:
     rows = report["rows"]
     if measurement in ("agreement", "parts"):
         return _agreement_table(rows)
+    if measurement == "distill":
+        rows = _means_over_seeds(rows)
     columns = COLUMNS[measurement]
     lines = [[_cell(key, row.get(key)) for key in columns] for row in rows]
     text_columns = 2 if measurement == "budgets" else 1
@@ -89,6 +102,24 @@ def _agreement_table(rows: list[Row]) -> str:
         lines.append([label, f"{asked:g}", *cells])
     titles = [f"{network_title(network)}, %" for network in networks]
     return table(["method", _FLOPS, *titles], lines)
+
+
+def _means_over_seeds(rows: list[Row]) -> list[Row]:
+    """Return one row for all seeds of a run, with means and standard deviations."""
+    about = ("network", "method", "asked", "calibration", "minutes")
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in about), []).append(row)
+    return [
+        {
+            **dict(zip(about, key, strict=True)),
+            "runs": len(group),
+            "before": _mean_with_deviation([row["before"] for row in group]),
+            "agreement": _mean_with_deviation([row["agreement"] for row in group]),
+            "steps": round(statistics.mean(row["steps"] for row in group)),
+        }
+        for key, group in groups.items()
+    ]
 
 
 def _mean_with_deviation(values: Sequence[float]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -25,9 +26,9 @@ class Task:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.device: str = options.device
-        self.test = load_cifar(options.data, "test")
+        self.test = load_cifar(_cifar_folder(options.data), "test")
         self.networks: list[str] = options.networks
-        self.seeds = range(options.seeds)
+        self.seeds = range(options.first_seed, options.first_seed + options.seeds)
         self.budgets: list[float] = options.flops
 
     def network(self, name: str) -> nn.Module:
@@ -37,15 +38,21 @@ class Task:
     def split(self, seed: int, source: str = "test") -> tuple[Tensor, Images]:
         """Return calibration images without labels, and images for testing.
 
-        With `source="train"` the calibration images are training images.
+        With `source="train"` the calibration images are training images, and the test images are
+        those that are left if 1,000 of them calibrate.
         """
         size = self.options.images
         order = _permutation(len(self.test.images), seed)
-        testing = self.test.take(order[size:])
+        testing = self.test.take(order[size if source == "test" else min(size, 1000) :])
         if source == "test":
             return self.test.images[order[:size]], testing
-        train = load_cifar(self.options.data, "train", self.options.train_limit)
+        train = load_cifar(_cifar_folder(self.options.data), "train", self.options.train_limit)
         return train.images[_permutation(len(train.images), seed)[:size]], testing
+
+
+def _cifar_folder(data: Path) -> Path:
+    """Return the folder of CIFAR-10: `data`, or the folder `cifar10` in it."""
+    return data / "cifar10" if (data / "cifar10").is_dir() else data
 
 
 def _permutation(count: int, seed: int) -> Tensor:

@@ -52,7 +52,8 @@ class Steps:
             {"params": [copy], "size": max(_root_mean_square(copy), _SMALLEST_SIZE)}
             for copy in self._copies
         ]
-        self._adam = torch.optim.Adam(groups, lr=0.0, betas=(0.9, 0.99))
+        on_gpu = all(copy.is_cuda for copy in self._copies)
+        self._adam = torch.optim.Adam(groups, lr=0.0, betas=(0.9, 0.99), fused=on_gpu)
         self.scale = 1.0
         """How much smaller the steps became, since held-out examples got worse."""
 
@@ -96,7 +97,7 @@ class Steps:
             if f"step.{number}" not in tensors:
                 continue
             self._adam.state[copy] = {
-                "step": tensors[f"step.{number}"],
+                "step": tensors[f"step.{number}"].to(_home_of_steps(copy)),
                 "exp_avg": tensors[f"exp_avg.{number}"].to(copy),
                 "exp_avg_sq": tensors[f"exp_avg_sq.{number}"].to(copy),
             }
@@ -127,6 +128,11 @@ def _schedule(part: float) -> float:
     """Return the step relative to the largest: a short rise, then half a cosine down to 0."""
     rise = min(1.0, part / _WARM_UP + 0.05)
     return rise * 0.5 * (1 + math.cos(math.pi * min(1.0, part)))
+
+
+def _home_of_steps(weight: Tensor) -> torch.device:
+    """Return where Adam counts its steps: on a GPU beside the weight, since it is fused there."""
+    return weight.device if weight.is_cuda else torch.device("cpu")
 
 
 def _root_mean_square(tensor: Tensor) -> float:
