@@ -25,8 +25,8 @@ from benchmarks.language import command as language
 from benchmarks.preserve import tables as preserve_tables
 
 ROOT = Path(__file__).parents[1]
-_OTHERS = {"language", "linalg"}
-"""Results that other pages show, with the versions they were measured with."""
+_OTHERS = ("language", "linalg", "preserve-distill")
+"""How the names of results begin that other pages show, with the versions that measured them."""
 TEMPLATES = {
     ROOT / "docs" / "evidence.md": ROOT / "benchmarks" / "evidence.md",
     ROOT / "docs" / "coverage.md": ROOT / "benchmarks" / "coverage.md",
@@ -74,7 +74,7 @@ def result_markdown(path: Path) -> str:
 
 def measured_version() -> str:
     """Return the version of interpress that the result files of the two pages record."""
-    shown = (path for path in RESULTS.glob("*.json") if path.stem.partition("-")[0] not in _OTHERS)
+    shown = (path for path in RESULTS.glob("*.json") if not path.stem.startswith(_OTHERS))
     versions = {version for path in shown for version in _versions(path)}
     return " and ".join(sorted(versions))
 

@@ -76,7 +76,7 @@ def markdown(measurement: str, report: Row) -> str:
         rows = _means_over_seeds(rows)
     columns = COLUMNS[measurement]
     lines = [[_cell(key, row.get(key)) for key in columns] for row in rows]
-    text_columns = 2 if measurement == "budgets" else 1
+    text_columns = 2 if measurement in ("budgets", "distill") else 1
     return table(list(columns.values()), lines, text_columns=text_columns)
 
 

@@ -48,9 +48,10 @@ def test_an_experiment_without_results_has_its_command_on_the_page(name: str) ->
     assert f"python -m benchmarks {name}" in page.EVIDENCE.read_text()
 
 
-def test_every_other_measurement_is_on_the_page() -> None:
+def test_every_other_measurement_is_on_a_page() -> None:
     files = sorted(RESULTS.glob("preserve-*.md"))
-    missing = [path.name for path in files if path.read_text() not in page.EVIDENCE.read_text()]
+    pages = page.EVIDENCE.read_text() + (page.ROOT / "docs" / "distillation.md").read_text()
+    missing = [path.name for path in files if path.read_text() not in pages]
     assert files
     assert not missing
 
