@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+EVIDENCE_ARGS ?=
 EXTRAS_use := images
 EXTRAS_dev := dev
 
-.PHONY: help demo test check docs format slow clean
+.PHONY: help demo test check docs evidence format slow clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -27,6 +28,10 @@ check: $(VENV)/.dev  ## format check, lint, type check and tests; all must pass
 
 docs: $(VENV)/.dev  ## build the documentation into build/docs; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+
+evidence: $(VENV)/.dev  ## make all figures again; EVIDENCE_ARGS="--data DIR --weights DIR --budget-minutes 30"
+	$(BIN)/python -m benchmarks all $(EVIDENCE_ARGS)
+	$(BIN)/python -m benchmarks page
 
 slow: $(VENV)/.dev  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)

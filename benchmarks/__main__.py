@@ -2,7 +2,8 @@
 
     python -m benchmarks NAME [--data DIR] [--weights DIR] [--device cuda] [--quick]
 
-NAME is one of the experiments below, or `all`. linalg, coverage, examples, scale, language,
+NAME is one of the experiments below, or `all`: without --quick, everything that the pages show, see
+`python -m benchmarks all --help`. linalg, coverage, examples, scale, language,
 language-distill, language-quantize, language-speed, language-trained, preserve and page have their
 own options (`python -m benchmarks linalg --help`).
 Results are written to benchmarks/results, and with --quick to build/quick. A run that was
@@ -21,7 +22,7 @@ import torch
 from rich.console import Console
 from rich.markdown import Markdown
 
-from benchmarks import runner
+from benchmarks import plan, runner
 from benchmarks.experiment import (
     QUICK_RESULTS,
     RESULTS,
@@ -52,6 +53,9 @@ def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in COMMANDS:
         importlib.import_module(COMMANDS[words[0]]).main(words[1:])
+        return
+    if words[:1] == ["all"] and "--quick" not in words:
+        plan.main(words[1:])
         return
     modules = experiments()
     options = _parse(words, modules)

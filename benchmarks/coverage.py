@@ -27,9 +27,8 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
-import interpress
 from benchmarks.experiment import RESULTS, Row
-from benchmarks.provenance import command_of, machine_name
+from benchmarks.provenance import command_of, set_aside, stamp
 from benchmarks.tables import table
 
 PLAIN_NETWORKS = ("resnet50", "densenet121", "swin_t", "vit_b_16")
@@ -233,12 +232,12 @@ def main(arguments: list[str] | None = None) -> None:
         + (" --torchvision" if options.torchvision else "")
         + (f" --device {options.device}" if options.device != "cpu" else "")
         + (f" --processes {options.processes}" if options.processes != 1 else ""),
-        "machine": machine_name(torch.device(options.device)),
-        "interpress": interpress.__version__,
+        **stamp(f"coverage-{source}", torch.device(options.device)),
         "networks": rows,
     }
     options.out.mkdir(parents=True, exist_ok=True)
     stem = options.out / f"coverage-{source}"
+    set_aside(stem.with_suffix(".json"))
     stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
     stem.with_suffix(".md").write_text(markdown(report))
     Console().print(markdown(report), markup=False)

@@ -17,13 +17,13 @@ from benchmarks.tables import interval_half_width, mean_with_interval, significa
 
 def figure(experiment: str, question: str) -> str:
     """Return one figure of one experiment."""
-    report = _load(RESULTS / f"{experiment}.json")
     kind, _, arguments = question.partition(" ")
     parts = [part.strip() for part in arguments.split("|")] if arguments else []
-    answer = _QUESTIONS[experiment, kind](report, *parts)
-    if not answer:
-        raise ValueError(f"{RESULTS / experiment}.json has no rows for {question!r}")
-    return answer
+    older = sorted(RESULTS.glob(f"older/*/{experiment}.json"), reverse=True)
+    for path in (RESULTS / f"{experiment}.json", *older):
+        if path.is_file() and (answer := _QUESTIONS[experiment, kind](_load(path), *parts)):
+            return answer
+    raise ValueError(f"{RESULTS / experiment}.json has no rows for {question!r}")
 
 
 @cache

@@ -32,11 +32,10 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-import interpress
 from benchmarks.decomposition import SIZES, compare, decomposition_table
 from benchmarks.experiment import RESULTS, Row
 from benchmarks.matrices import FAMILIES
-from benchmarks.provenance import command_of, machine_name
+from benchmarks.provenance import command_of, set_aside, stamp
 from benchmarks.tables import table
 from interpress.linalg import FactorStream, RFactor, column_ordering, order_by_pivoting
 
@@ -241,11 +240,8 @@ def run(
     """Return the report of all sizes and all families."""
     report: Row = {
         "command": f"python -m benchmarks linalg --device {device.type}",
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": machine_name(device),
-        "torch": torch.__version__,
+        **stamp("linalg", device),
         "scipy": scipy.__version__,
-        "interpress": interpress.__version__,
         "threads": torch.get_num_threads(),
         "times": [],
         "quality": [],
@@ -284,6 +280,7 @@ def main(arguments: list[str] | None = None) -> None:
     report = run(sizes, options.sizes or SIZES, device, console)
     options.out.mkdir(parents=True, exist_ok=True)
     stem = options.out / f"linalg-{device.type}"
+    set_aside(stem.with_suffix(".json"))
     stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
     stem.with_suffix(".md").write_text(markdown(report))
     console.print(markdown(report), markup=False)

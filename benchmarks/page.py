@@ -2,10 +2,11 @@
 
     python -m benchmarks page
 
-Every measured figure on these pages is read from a result file. In the templates,
-`{{name}}` on its own line stands for all tables and plots of a result file, `{{name: question}}`
-for a single figure (see `benchmarks.figures`), and `{{version}}` for the version of interpress that
-was measured. The command also rewrites the `.md` file beside every result file.
+Every measured figure on these pages is read from a result file. In the templates, `{{name}}` on its
+own line stands for all tables and plots of a result file, and `{{name: question}}` for a single
+figure (see `benchmarks.figures`). Every table names the version of interpress that it was measured
+with. Tables of older versions follow it, folded. The command also rewrites the `.md` file beside
+every result file.
 """
 
 from __future__ import annotations
@@ -18,15 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import coverage, linalg, provenance, runner
-from benchmarks.experiment import RESULTS, Report, Row, experiments
+from benchmarks.experiment import RESULTS, Report, experiments
 from benchmarks.figures import figure
 from benchmarks.figures import headline as headline
 from benchmarks.language import command as language
 from benchmarks.preserve import tables as preserve_tables
 
 ROOT = Path(__file__).parents[1]
-_OTHERS = ("language", "linalg", "preserve-distill")
-"""How the names of results begin that other pages show, with the versions that measured them."""
 TEMPLATES = {
     ROOT / "docs" / "evidence.md": ROOT / "benchmarks" / "evidence.md",
     ROOT / "docs" / "coverage.md": ROOT / "benchmarks" / "coverage.md",
@@ -39,20 +38,35 @@ _FIGURE = re.compile(r"\{\{(\w+): ([^}]*)\}\}")
 
 def render(template: Path) -> str:
     """Return the text of a page."""
-    text = template.read_text().replace("{{version}}", measured_version())
+    text = template.read_text()
     text = _BLOCK.sub(lambda match: block(match[1]), text)
     return _FIGURE.sub(lambda match: figure(match[1], match[2]), text)
 
 
 def block(name: str) -> str:
+    """Return the tables and plots of a result file, newest version first."""
+    older = sorted(RESULTS.glob(f"older/*/{name}.json"), reverse=True)
+    newest, *rest = [path for path in (RESULTS / f"{name}.json", *older) if path.is_file()]
+    folded = [
+        f"<details>\n<summary>Measured with interpress {path.parent.name}</summary>\n\n"
+        f"{_tables(path)}\n\n</details>"
+        for path in rest
+    ]
+    return "\n\n".join([_tables(newest), *folded])
+
+
+def _tables(path: Path) -> str:
     """Return the tables and plots of one result file, without the trailing newline."""
-    path = RESULTS / f"{name}.json"
+    name, folder = path.stem, path.relative_to(RESULTS.parents[1]).parent
     if name not in experiments():
-        return result_markdown(path).rstrip("\n")
+        report = json.loads(path.read_text())
+        versions = " and ".join(provenance.versions_of(path))
+        head = f"interpress {versions}, {report['machine']}:\n\n"
+        return head + result_markdown(path).rstrip("\n")
     report = Report.load(path)
-    plots = sorted(RESULTS.glob(f"{name}.svg")) + sorted(RESULTS.glob(f"{name}-*.svg"))
-    images = "".join(f"\n![{plot.stem}](../benchmarks/results/{plot.name})\n" for plot in plots)
-    source = f"Result file: `benchmarks/results/{name}.json`, written by\n\n"
+    plots = sorted(path.parent.glob(f"{name}.svg")) + sorted(path.parent.glob(f"{name}-*.svg"))
+    images = "".join(f"\n![{plot.stem}](../{folder / plot.name})\n" for plot in plots)
+    source = f"Result file: `{folder / path.name}`, written by\n\n"
     tables = experiments()[name].tables(report)
     return f"{source}{provenance.heading(report)}\n{tables}{images}".rstrip("\n")
 
@@ -70,19 +84,6 @@ def result_markdown(path: Path) -> str:
         "coverage": coverage.markdown, "linalg": linalg.markdown, "language": language.markdown,
     }  # fmt: skip
     return writers[kind](report)
-
-
-def measured_version() -> str:
-    """Return the version of interpress that the result files of the two pages record."""
-    shown = (path for path in RESULTS.glob("*.json") if not path.stem.startswith(_OTHERS))
-    versions = {version for path in shown for version in _versions(path)}
-    return " and ".join(sorted(versions))
-
-
-def _versions(path: Path) -> list[str]:
-    stored = json.loads(path.read_text())
-    runs: list[Row] = stored["about"]["runs"] if "about" in stored else [stored]
-    return [run["interpress"] for run in runs if "interpress" in run]
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -14,13 +14,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from benchmarks.experiment import ExperimentError, Job, Report, Row, Settings
-from benchmarks.provenance import describe_run, heading, weight_digests
+from benchmarks.provenance import describe_run, heading, set_aside, weight_digests
 
 
 def run(name: str, module: ModuleType, settings: Settings, out: Path, fresh: bool) -> Report:
     """Run the jobs that have no rows yet, then write tables and plots; return the report."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{name}.json"
+    set_aside(path)
     report, run_entry = _resume(path, name, settings, fresh)
     columns = (
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),

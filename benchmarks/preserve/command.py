@@ -12,14 +12,13 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 import benchmarks.preserve
-import interpress
 from benchmarks.examples import EFFICIENTNET
 from benchmarks.experiment import RESULTS, Row
 from benchmarks.networks import NETWORKS
 from benchmarks.preserve import cost, distilled, quality
 from benchmarks.preserve.tables import markdown
 from benchmarks.preserve.task import Task
-from benchmarks.provenance import machine_name
+from benchmarks.provenance import set_aside, stamp
 
 MEASUREMENTS: dict[str, Callable[[Task], Iterator[Row]]] = {
     function.__name__: function
@@ -42,15 +41,15 @@ def main(arguments: list[str] | None = None) -> None:
     options = _parse(arguments)
     measurement = options.measurement
     device = torch.device(options.device)
+    options.out.mkdir(parents=True, exist_ok=True)
+    stem = f"preserve-{measurement}-{device.type}{options.suffix}"
+    set_aside(options.out / f"{stem}.json")
     report: Row = {
-        "machine": machine_name(device),
-        "interpress": interpress.__version__,
+        **stamp(stem, device),
         "data": "CIFAR-10 (JPEG)",
         "images": options.images,
         "rows": [],
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    stem = f"preserve-{measurement}-{device.type}{options.suffix}"
     for row in MEASUREMENTS[measurement](Task(options)):
         report["rows"].append(row)
         (options.out / f"{stem}.json").write_text(json.dumps(report, indent=1) + "\n")
