@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+# One process per core with one thread each: twice as fast as one process with all threads.
+WORKERS ?= -n auto --dist worksteal
 EVIDENCE_ARGS ?=
 EXTRAS_use := images
 EXTRAS_dev := dev
@@ -17,7 +19,7 @@ demo: $(VENV)/.use  ## set up, then compress a small trained network and write i
 	@$(BIN)/interpress demo
 
 test: $(VENV)/.dev  ## set up, then run the tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 check: $(VENV)/.dev  ## format check, lint, type check and tests; all must pass
 	$(BIN)/ruff format --check .
