@@ -77,10 +77,11 @@ def _split(op: Op, labelling: Labelling, slabs: list[Labelling]) -> list[Labelli
     return added
 
 
-def cut(op: Op, value: Value, dim: int, start: int, stop: int) -> Labellings:
+def cut(op: Op, value: Value, dim: int, start: int, stop: int, *, equal: bool = True) -> Labellings:
     """Return the labellings of `value[start:stop]` along one dim.
 
-    If the piece is one of several equal pieces, all of them keep equally many channels.
+    If the piece is one of several equal pieces, all of them keep equally many channels. `equal` is
+    False if the operator is known to cut other pieces of other sizes.
     """
     dim %= len(value.shape)
     size = stop - start
@@ -91,7 +92,7 @@ def cut(op: Op, value: Value, dim: int, start: int, stop: int) -> Labellings:
             labellings.append(labelling)
             continue
         is_equal_piece = full_size > size > 0 and full_size % size == 0 and start % size == 0
-        if is_equal_piece and not labelling.slab:
+        if equal and is_equal_piece and not labelling.slab:
             _balance_pieces(op, labelling.labels, dim, full_size // size)
         piece = labelling.labels.narrow(dim, start, size)
         if size == 1:  # the index has a meaning, and a dim of size one carries no labels
