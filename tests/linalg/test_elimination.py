@@ -13,7 +13,7 @@ def ridge_error(consumer: Consumer, dropped: set[int]) -> float:
     G, U = consumer.G, consumer.U
     size = G.diagonal().mean()
     A = G / size + RIDGE * torch.eye(len(G), dtype=G.dtype)
-    dropped_inputs = {int(i) for block in dropped for i in consumer.blocks[block]}
+    dropped_inputs = {int(i) for block in dropped for i in consumer.blocks[block] if i >= 0}
     kept = [i for i in range(len(G)) if i not in dropped_inputs]
     change = U.clone()
     if kept:
@@ -23,15 +23,21 @@ def ridge_error(consumer: Consumer, dropped: set[int]) -> float:
 
 def consumer(rows: int, blocks: Tensor, seed: int, others: int = 0) -> Consumer:
     """Return a consumer of the blocks and of `others` inputs that are in no block."""
-    u = blocks.numel() + others
+    u = int((blocks >= 0).sum()) + others
     X = normal(rows, u, seed)
     X[:, u // 2 :] += X[:, : u - u // 2]
     return Consumer(X.T @ X, normal(u, 4, seed + 1), blocks, energy=2.0)
 
 
-def test_every_drop_is_the_cheapest_one_and_its_error_is_exact() -> None:
-    blocks = torch.arange(12).reshape(6, 2)
-    consumers = [consumer(200, blocks, seed, others=1) for seed in (0, 5)]
+EVEN = torch.arange(12).reshape(6, 2)
+UNEVEN = torch.tensor([[0, 1, 2], [3, -1, -1], [-1, -1, -1], [4, 5, -1], [6, 7, 8], [9, -1, -1]])
+
+
+@pytest.mark.parametrize("second", [EVEN, UNEVEN], ids=["even", "uneven"])
+def test_every_drop_is_the_cheapest_one_and_its_error_is_exact(second: Tensor) -> None:
+    """The blocks of a consumer may have different numbers of inputs, or none."""
+    both = ((0, EVEN), (5, second))
+    consumers = [consumer(200, blocks, seed, others=1) for seed, blocks in both]
     order, errors = eliminate(consumers)
     assert sorted(order.tolist()) == list(range(6))
     assert errors[-1] == 0.0

@@ -33,20 +33,26 @@ def direct_error(fitted: Tensor, other: Tensor, U: Tensor, kept: list[int]) -> f
     return float((other @ (U - W)).square().sum()) / len(other)
 
 
+EVEN = torch.arange(12).reshape(6, 2)
+UNEVEN = torch.tensor([[0, 1, 2], [3, -1, -1], [-1, -1, -1], [4, 5, -1], [6, 7, 8], [9, 10, 11]])
+
+
 @pytest.mark.parametrize("rows", [20, 400])
-@pytest.mark.parametrize("fixed", [0, 2])
-def test_errors_equal_a_direct_solve_on_one_half_judged_on_the_other(fixed: int, rows: int) -> None:
-    """Blocks of two inputs, dropped in any order; `fixed` inputs in no block always stay."""
+@pytest.mark.parametrize(("fixed", "blocks"), [(0, EVEN), (2, EVEN), (1, UNEVEN)])
+def test_errors_equal_a_direct_solve_on_one_half_judged_on_the_other(
+    fixed: int, blocks: Tensor, rows: int
+) -> None:
+    """Blocks of inputs, dropped in any order; `fixed` inputs in no block always stay."""
     u = 12 + fixed
     X = normal(rows, u)
     X[:, u // 2 :] += X[:, : u - u // 2]
     U = normal(u, 4, seed=1)
-    blocks = torch.arange(12).reshape(6, 2)
     order = torch.tensor([4, 0, 5, 2, 1, 3])
     errors = held_out_errors(consumer_of(X, U, blocks), order, WIDTHS)
     first, second = X.chunk(2)
     for error, width in zip(errors.tolist(), WIDTHS, strict=True):
-        kept = [*blocks[order[:width]].reshape(-1).tolist(), *range(12, u)]
+        kept = [i for i in blocks[order[:width]].reshape(-1).tolist() if i >= 0]
+        kept += range(12, u)
         directions = (first, second), (second, first)
         expected = sum(direct_error(a, b, U, kept) for a, b in directions) / (2 * 2.0)
         assert error == pytest.approx(expected, rel=1e-6, abs=1e-9)

@@ -24,7 +24,8 @@ def measured(model: nn.Module, x: Tensor) -> tuple[Spaces, Statistics]:
 
 def consumer_of(spaces: Spaces, statistics: Statistics) -> Consumer | None:
     (tap,), parameters = spaces.taps.values(), spaces.program.parameters()
-    return patch_consumer(spaces, tap, torch.arange(tap.size), statistics, parameters)
+    units = torch.arange(tap.size), tap.size
+    return patch_consumer(spaces, tap, units, statistics, parameters)
 
 
 def norm_of(channels: int) -> nn.BatchNorm2d:

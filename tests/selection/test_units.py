@@ -17,9 +17,20 @@ def test_columns_are_gathered_unit_by_unit() -> None:
     assert columns.tolist() == [[2, 4], [3, 6], [0, 5]]
 
 
-@pytest.mark.parametrize("units", [[0, 1, 1], [0, 1, -1], [-1, -1, -1]])
-def test_units_must_have_equally_many_columns(units: list[int]) -> None:
-    assert columns_by_unit(torch.tensor(units), 3) is None
+@pytest.mark.parametrize(
+    ("units", "expected"),
+    [([0, 1, 1], [[0, -1], [1, 2], [-1, -1]]), ([2, 1, -1], [[-1], [1], [0]])],
+)
+def test_units_may_have_fewer_columns_than_others(
+    units: list[int], expected: list[list[int]]
+) -> None:
+    columns = columns_by_unit(torch.tensor(units), 3)
+    assert columns is not None
+    assert columns.tolist() == expected
+
+
+def test_units_without_columns() -> None:
+    assert columns_by_unit(torch.tensor([-1, -1, -1]), 3) is None
 
 
 def test_labels_of_other_spaces_belong_to_no_unit(analysis: Analysis) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tests.zoo import attention, classic, odd, residual
+from tests.zoo import attention, classic, dense_prediction, detectors, odd, residual
 from tests.zoo.maxvit import MaxViT
 from torch import Tensor, nn
 
@@ -40,7 +40,7 @@ def grad_free(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
     return lambda: build().requires_grad_(False)
 
 
-R = residual
+R, D, P = residual, detectors, dense_prediction
 BASIC, DEEP = R.BasicBlock, R.Bottleneck
 
 ZOO: dict[str, Member] = {
@@ -119,6 +119,41 @@ ZOO: dict[str, Member] = {
     ),
     "unet": Member(
         classic.UNet, images(), {"down1.3": 6, "up2": 10, "merge2.3": 8, "middle.0": 12}
+    ),
+    "yolo": Member(
+        lambda: D.YOLOv8(4, (1, 1), classes=3, bins=4, most=16),
+        images(96),
+        {"c3.cv1.conv": 16, "sppf.cv1.conv": 8, "up4.cv1.conv": 16, "head.cv3.0.1.conv": 16},
+        ("it is an output of the model", "aten.softmax at head.dfl mixes its channels"),
+    ),
+    "c2f_split": Member(
+        lambda: D.Blocks(D.C2fSplit(8, 12, 2), 8, 12), images(8), {"block.cv1.conv": 12}
+    ),
+    "c2f_slice": Member(
+        lambda: D.Blocks(D.C2fSlice(8, 12, 1), 8, 12), images(8), {"block.cv1.conv": 12}
+    ),
+    "c3k2": Member(
+        lambda: D.Blocks(D.C3k2(8, 16), 8, 16),
+        images(8),
+        {"block.cv1.conv": 16, "block.m.0.cv1.conv": 4, "block.m.0.cv2.conv": 4},
+    ),
+    "spp": Member(
+        lambda: D.Blocks(nn.Sequential(D.SPPF(8, 8), D.SPPELAN(8, 12, 6)), 8, 12),
+        images(8),
+        {"block.0.cv1.conv": 4, "block.1.cv1.conv": 6},
+    ),
+    "c2psa": Member(
+        lambda: D.Blocks(D.C2PSA(16, 2), 16, 16),
+        images(8),
+        {"block.ffn.0.conv": 16},
+    ),
+    "fpn": Member(P.FPN, images(16), {"stages.0.conv": 6, "lateral.0": 8, "smooth.0": 8}),
+    "aspp": Member(P.ASPP, images(16), {"stem.conv": 8, "branches.1.0": 6, "pooled.1": 6}),
+    "detr": Member(
+        P.DETR,
+        images(16),
+        {"backbone.0.conv": 8, "encoder.attn.k:heads": 2, "encoder.up": 24, "box.0": 20},
+        ("(LayerNorm)",),
     ),
     "espcn": Member(classic.ESPCN, images(8, 1), {"conv1": 8, "conv2": 6, "conv3": 8}),
     "audio": Member(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from interpress.data.batches import batch_size
 from interpress.errors import ArgumentError, DataError
+from interpress.evaluation.image_size import outputs_of_places
 from interpress.evaluation.output_errors import OtherTally
 from interpress.evaluation.output_kinds import KINDS, OutputKind, relative_distance
 from interpress.evaluation.outputs import OutputLayout, flatten_output, listed, natural_order
@@ -159,9 +160,10 @@ def find_meaning(
 ) -> OutputMeaning:
     """Run the model once and return which output decides, and what it means.
 
-    Without `output`, an output called `logits` decides. Else it is the one with the most classes:
-    scores of at least two classes along the last dim of a two- or three-dimensional output are a
-    classification. If there are no scores, the output with the most entries per example decides.
+    Without `output`, one called `logits`, or `..._logits`, decides. Else it is the one with the
+    most classes: at least two entries along the last dim of a two- or three-dimensional output are
+    a classification, unless that dim grows with the images. If there are no scores, the output with
+    the most entries per example decides.
     """
     check_kind(kind)
     check_output(output)
@@ -173,19 +175,21 @@ def find_meaning(
             f"{type(model).__name__} returns no tensor; compress the part of it that does"
         )
     values = list(tensors.values())
+    places = outputs_of_places(model, example, tensors) if kind == AUTO else frozenset()
     if callable(output):
         chosen = _call(output, layout.rebuild(values), layout.names)
         position = next((i for i, value in enumerate(values) if value is chosen), None)
         named_logits = position is not None and _is_logits(layout.names[position])
     else:
         if output is None:
-            position = _choose(tensors, kind, batch_size(example))
+            position = _choose(tensors, kind, batch_size(example), places)
         else:
             position = _position(result, layout.names, output)
         chosen, named_logits = values[position], _is_logits(layout.names[position])
+    has_places = position is not None and layout.names[position] in places
     meaning = OutputMeaning(
         position,
-        _guess(chosen, named_logits) if kind == AUTO else kind,
+        _guess(chosen, named_logits, has_places) if kind == AUTO else kind,
         layout,
         output if callable(output) else None,
     )
@@ -234,14 +238,16 @@ def _name_at(result: Any, index: int) -> str | None:
     return f"[{index % len(result)}]" if fields is None else str(fields[index])
 
 
-def _choose(tensors: Mapping[str, Tensor], kind: str, batch: int) -> int:
+def _choose(tensors: Mapping[str, Tensor], kind: str, batch: int, places: frozenset[str]) -> int:
     """Return the position of the output that decides, by shape and name and never by order."""
     batched = {n: t for n, t in tensors.items() if t.ndim and len(t) == batch} or tensors
     if kind == AUTO:
         floats = {name: t for name, t in batched.items() if t.is_floating_point()}
         integers = {name: t for name, t in batched.items() if not t.is_complex()}
         logits = {name: t for name, t in floats.items() if _is_logits(name)}
-        scores = {name: t for name, t in floats.items() if KINDS[_guess(t, False)].has_scores}
+        scores = {
+            n: t for n, t in floats.items() if KINDS[_guess(t, False, n in places)].has_scores
+        }
         pool = logits or scores or floats or integers or batched
     else:
         pool = {name: t for name, t in batched.items() if _can_be(kind, t)} or batched
@@ -249,7 +255,8 @@ def _choose(tensors: Mapping[str, Tensor], kind: str, batch: int) -> int:
 
     def rank(name: str) -> tuple[int, list[str | int]]:
         tensor = pool[name]
-        rule = KINDS[_guess(tensor, _is_logits(name)) if kind == AUTO else kind]
+        guessed = _guess(tensor, _is_logits(name), name in places)
+        rule = KINDS[guessed if kind == AUTO else kind]
         size = rule.classes(tensor) or tensor.numel()
         # a single score decides a binary output, so the smallest output is taken
         return size if kind == "binary" else -size, natural_order(name)
@@ -258,7 +265,7 @@ def _choose(tensors: Mapping[str, Tensor], kind: str, batch: int) -> int:
 
 
 def _is_logits(name: str) -> bool:
-    return name.rpartition(".")[2] == "logits"
+    return name.rpartition(".")[2].endswith("logits")
 
 
 def _can_be(kind: str, output: Tensor) -> bool:
@@ -299,11 +306,15 @@ def _check_shape(meaning: OutputMeaning, output: Tensor) -> None:
         )
 
 
-def _guess(output: Tensor, is_logits: bool) -> str:
+def _guess(output: Tensor, is_logits: bool, has_places: bool) -> str:
+    """Return the kind that an output's type, shape and name suggest.
+
+    `has_places` says that its last dim depends on the size of the images.
+    """
     if not output.is_floating_point():
         return "decisions"
     if is_logits and output.ndim == 4:
         return "segmentation"
-    if output.ndim in (2, 3) and output.shape[-1] >= 2:
+    if output.ndim in (2, 3) and output.shape[-1] >= 2 and not has_places:
         return "classification"
     return "regression"

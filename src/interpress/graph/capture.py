@@ -20,6 +20,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from interpress.errors import ArgumentError, CaptureError
+from interpress.graph.capturable_part import advice
 from interpress.graph.example import Example
 from interpress.graph.flattened_products import as_linear_layers
 from interpress.graph.model_state import evaluation, unwrap
@@ -153,8 +154,7 @@ def _export(model: nn.Module, example: Example) -> ExportedProgram:
             problems.append(problem)
     raise CaptureError(
         f"torch.export could not capture {type(model).__name__}: {_first_line(problems[-1])}. "
-        "The usual cause is a Python branch or loop that depends on tensor values; rewrite it with "
-        "torch.where or in terms of shapes, or compress a submodule without it"
+        + advice(model, problems[-1])
     ) from problems[-1]
 
 

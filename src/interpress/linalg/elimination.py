@@ -36,6 +36,8 @@ _ALL_PER_DROP = 128
 _POOL = 3
 # Two blocks with a larger coupling are not dropped in the same round: each may replace the other.
 _LARGEST_COUPLING = 0.5
+# The entry of `A` for an input that does not exist, relative to the others: it couples to nothing.
+_EMPTY = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,8 @@ class Consumer:
     U: Tensor
     """(u, outputs) its weights, each output scaled by its importance."""
     blocks: Tensor
-    """(blocks, inputs per block) input indices of each block; other inputs are never dropped."""
+    """(blocks, most inputs of a block) input indices of each block; other inputs are never dropped.
+    The row of a block with fewer inputs, or none, ends with -1."""
     energy: float
     """The squared norm that errors are relative to."""
     halves: Callable[[int], tuple[Tensor, Tensor]] | None = None
@@ -110,6 +113,20 @@ def _uncoupled(states: list[_State], candidates: Tensor, count: int) -> Tensor:
     return torch.tensor(chosen, device=candidates.device)
 
 
+def _filled(A: Tensor, W: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return `A`, `W` and blocks of equal length, with an input of no weight for every -1."""
+    missing = blocks < 0
+    count = int(missing.sum())
+    if not count:
+        return A, W, blocks
+    filled = A.new_zeros(len(A) + count, len(A) + count)
+    filled[: len(A), : len(A)] = A
+    filled.diagonal()[len(A) :] = _EMPTY * A.diagonal().mean()
+    blocks = blocks.clone()
+    blocks[missing] = torch.arange(len(A), len(filled), device=blocks.device)
+    return filled, torch.cat([W, W.new_zeros(count, W.shape[1])]), blocks
+
+
 class _State:
     """The inverse `A` and the weights `W` of one consumer during the elimination."""
 
@@ -137,7 +154,7 @@ class _State:
             lower, failed = torch.linalg.cholesky_ex(scaled)
         A = torch.cholesky_inverse(lower)
         W, blocks = consumer.U.to(G).clone(), consumer.blocks.to(G.device)
-        return cls(A, W, blocks, float(size) / consumer.energy)
+        return cls(*_filled(A, W, blocks), float(size) / consumer.energy)
 
     def coupling(self, candidates: Tensor) -> Tensor:
         """Return (candidates, candidates) normalised norms of the blocks of `A`, from 0 to 1."""

@@ -24,9 +24,10 @@ def held_out_errors(consumer: Consumer, order: Tensor, kept: Sequence[int]) -> T
     """
     assert consumer.halves is not None
     inputs = _in_order(consumer, order)
-    fixed = len(inputs) - order.numel() * consumer.blocks.shape[1]
+    sizes = (consumer.blocks >= 0).sum(1).cpu()[order.cpu()]
+    fixed = len(inputs) - int(sizes.sum())
     U = _sketched(consumer.U)[inputs]
-    counts = [fixed + k * consumer.blocks.shape[1] for k in kept]
+    counts = [fixed + int(sizes[:k].sum()) for k in kept]
     errors = torch.zeros(len(counts), dtype=torch.float64)
     for half in (0, 1):
         fitted, judged = (m[inputs][:, inputs] for m in consumer.halves(half))
@@ -57,7 +58,8 @@ def _judged(fitted: Tensor, judged: Tensor, U: Tensor, counts: Sequence[int]) ->
 
 def _in_order(consumer: Consumer, order: Tensor) -> Tensor:
     """Return all inputs: those that are never dropped, then the blocks in their order."""
-    blocks = consumer.blocks.to(consumer.G.device)[order.to(consumer.G.device)].reshape(-1)
+    blocks = consumer.blocks.to(consumer.G.device)[order.to(consumer.G.device)]
+    blocks = blocks[blocks >= 0]
     is_fixed = torch.ones(len(consumer.G), dtype=torch.bool, device=blocks.device)
     is_fixed[blocks] = False
     return torch.cat([torch.nonzero(is_fixed).reshape(-1), blocks])

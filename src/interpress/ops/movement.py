@@ -43,8 +43,9 @@ def split(op: Op) -> list[Labellings]:
     if isinstance(lengths, int):
         lengths = [min(lengths, size - start) for start in range(0, size, lengths)]
     starts = [sum(lengths[:index]) for index in range(len(lengths))]
+    equal = len(set(lengths)) == 1
     return [
-        cut(op, value, dim, start, start + length)
+        cut(op, value, dim, start, start + length, equal=equal)
         for start, length in zip(starts, lengths, strict=True)
     ]
 

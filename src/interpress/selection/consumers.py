@@ -71,15 +71,16 @@ def _outer(weight: Tensor, absorber: Absorber, size: int) -> Tensor:
 def patch_consumer(
     spaces: Spaces,
     tap: Tap,
-    units: Tensor,
+    units_and_count: tuple[Tensor, int],
     statistics: Statistics,
     parameters: Mapping[str, Tensor],
 ) -> Consumer | None:
     """Return the consumer of a tap as a regression on patches; the inputs of a unit are a block.
 
-    `units` is the unit of every column. None if the tap has no single dense consumer, or if its
-    patches were not measured.
+    The units are given by the unit of every column, and their number. None if the tap has no single
+    dense consumer, or if its patches were not measured.
     """
+    units, count = units_and_count
     variance = statistics.output_variances.get(tap.name, 0.0)
     (absorber,) = tap.absorbers if variance > 0 else (None,)
     if absorber is None or absorber.column.ndim > 1:
@@ -93,11 +94,12 @@ def patch_consumer(
         weight = weight * norm.scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
     moments = statistics.moments.get(tap.name)
     if moments is None:
-        return _channel_consumer(absorber, weight, units, statistics.halves[tap.name], variance)
+        blocks = columns_by_unit(units, count)
+        return _channel_consumer(absorber, weight, blocks, statistics.halves[tap.name], variance)
     W = _projected(weight.to(torch.promote_types(weight.dtype, torch.float32)).flatten(1), moments)
     column = absorber.column.repeat_interleave(W.shape[1] // len(absorber.column))
     unit = torch.where(column >= 0, units[column.clamp(min=0)], -1)
-    blocks = columns_by_unit(unit, int(units.max()) + 1)
+    blocks = columns_by_unit(unit, count)
     if blocks is None:
         return None
     if tap.name in statistics.sensitivities:
@@ -126,17 +128,14 @@ def _projected(W: Tensor, moments: PatchMoments) -> Tensor:
 
 
 def _channel_consumer(
-    absorber: Absorber, weight: Tensor, units: Tensor, halves: Halves, variance: float
+    absorber: Absorber, weight: Tensor, blocks: Tensor | None, halves: Halves, variance: float
 ) -> Consumer | None:
     """Return the same with one input per channel, as `T` has it, for very large patches."""
-    if bool((absorber.repeat > 0).any()) or bool((absorber.column < 0).any()):
+    if blocks is None or bool((absorber.repeat > 0).any()) or bool((absorber.column < 0).any()):
         return None
     rows = weight.to(halves.second).movedim(absorber.dim, 0).reshape(len(absorber.column), -1)
     U = torch.empty_like(rows)
     U[absorber.column] = rows
-    blocks = columns_by_unit(units, int(units.max()) + 1)
-    if blocks is None:
-        return None
     G = halves.factor.G / max(halves.factor.rows, 1)
 
     def parts(half: int) -> tuple[Tensor, Tensor]:

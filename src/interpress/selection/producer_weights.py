@@ -58,6 +58,8 @@ class ProducerWeights:
             units = units_of(self._spaces, self.space, labelling.labels.reshape(-1))
             index = columns_by_unit(units, self.space.size)
             if index is not None:
-                rows = weight.movedim(labelling.support[0], 0)[index.reshape(-1)]
+                entries = weight.movedim(labelling.support[0], 0)
+                rows = entries.reshape(len(entries), -1)[index]
+                rows[index < 0] = 0  # a unit that this weight makes fewer channels of
                 rows_by_dim.append(rows.reshape(self.space.size, -1))
         return rows_by_dim

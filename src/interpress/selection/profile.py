@@ -43,8 +43,8 @@ class Profile:
 
     @property
     def in_blocks(self) -> bool:
-        """Whether some unit is several columns wide, as a head is."""
-        return any(view.per_unit > 1 for view in self.views)
+        """Whether some unit is not one column of every tap, as a head is not."""
+        return any(bool((view.per_unit != 1).any()) for view in self.views)
 
     @cached_property
     def factor(self) -> RFactor:
@@ -81,8 +81,8 @@ class Profile:
         total = torch.zeros(self.space.size + 1, dtype=torch.float64)
         for view in self.views:
             if view.energy > 0:
-                tails = view.ordering(units).weighted_tails(view.H)[:: view.per_unit]
-                total += tails.cpu().square() / view.energy
+                tails = view.ordering(units).weighted_tails(view.H).cpu()
+                total += tails[view.widths(units)].square() / view.energy
         return total
 
     def squared_error(self, units: Tensor, width: int) -> float:
@@ -113,7 +113,7 @@ def profiles_of(
             for name in space.taps
         ]
         measured = tuple(view for view in views if view is not None)
-        if measured:
+        if measured and is_measurable(spaces, space):
             producers = ProducerWeights(space, spaces, parameters)
             profiles[space.name] = Profile(
                 space, measured, producers, activations or _no_data, seed
@@ -138,10 +138,10 @@ class _OnDevice(Mapping[str, Tensor]):
 
 
 def is_measurable(spaces: Spaces, space: ChannelSpace) -> bool:
-    """Return whether some tap has the same number of columns for every unit of a space."""
+    """Return whether some tap has columns of every unit of a space."""
     labels = (spaces.taps[name].labels for name in space.taps)
     units = (units_of(spaces, space, tap_labels) for tap_labels in labels)
-    return any(columns_by_unit(tap_units, space.size) is not None for tap_units in units)
+    return any(len(tap_units[tap_units >= 0].unique()) == space.size for tap_units in units)
 
 
 def _no_data(tap: str) -> TapSample:
@@ -156,21 +156,21 @@ def _view(
     gram: Callable[[], Tensor],
     parameters: Mapping[str, Tensor],
 ) -> TapView | None:
-    """Return one tap as a space sees it; None if its units have different numbers of columns."""
+    """Return one tap as a space sees it; None if it has none of its columns."""
     tap = spaces.taps[name]
     units = units_of(spaces, space, tap.labels)
     index = columns_by_unit(units, space.size)
     if index is None:
         return None
-    columns = index.reshape(-1)
+    columns = index[index >= 0]
     is_sensitive = name in statistics.sensitivities  # then errors are divergences
     return TapView(
         name,
-        index.shape[1],
+        (index >= 0).sum(1),
         lambda: statistics.halves[name].select(columns),
         lambda: 1.0 if is_sensitive else statistics.output_variances.get(name) or None,
         lambda: _selected(gram(), columns),
-        partial(patch_consumer, spaces, tap, units, statistics, parameters),
+        partial(patch_consumer, spaces, tap, (units, space.size), statistics, parameters),
     )
 
 

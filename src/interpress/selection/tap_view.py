@@ -21,9 +21,9 @@ class TapView:
     """The columns of one tap that belong to one space, unit by unit."""
 
     tap: str
-    per_unit: int
-    """Columns per unit: several for a head, one for a channel. A flattened channel has one column;
-    its repeats are rows."""
+    per_unit: Tensor
+    """Columns of each unit: several for a head, usually one for a channel. A flattened channel has
+    one column; its repeats are rows. A channel that is read elsewhere only has none."""
     _halves: Callable[[], Halves] = field(repr=False)
     _variance: Callable[[], float | None] = field(repr=False)
     _weight_gram: Callable[[], Tensor] = field(repr=False)
@@ -77,8 +77,20 @@ class TapView:
 
     def columns(self, units: Tensor) -> Tensor:
         """Return the columns of some units, in their order."""
-        columns = units[:, None] * self.per_unit + torch.arange(self.per_unit)
-        return columns.reshape(-1).to(self.factor.device)
+        starts, counts = self.per_unit.cumsum(0) - self.per_unit, self.per_unit[units]
+        within = torch.arange(int(counts.sum())) - _repeated(counts.cumsum(0) - counts, counts)
+        return (_repeated(starts[units], counts) + within).to(self.factor.device)
+
+    def widths(self, units: Tensor) -> Tensor:
+        """Return (units + 1,) numbers of columns of the first k units."""
+        return torch.cat([torch.zeros(1, dtype=torch.long), self.per_unit[units].cumsum(0)])
+
+    def summed_by_unit(self, values: Tensor, dim: int = 0) -> Tensor:
+        """Return values of columns, summed over the columns of each unit along one dim."""
+        units = torch.arange(len(self.per_unit)).repeat_interleave(self.per_unit)
+        shape = list(values.shape)
+        shape[dim] = len(self.per_unit)
+        return values.new_zeros(shape).index_add_(dim, units.to(values.device), values)
 
     def ordering(self, units: Tensor) -> ColumnOrdering:
         """Return the factorisation with the columns in the order of their units."""
@@ -88,9 +100,15 @@ class TapView:
         """Return `||(Z - Z[:, kept] @ T) @ U||_F ** 2` with the first `width` units kept."""
         kept, dropped = self.columns(units[:width]), self.columns(units[width:])
         G = self.factor.G
+        if not len(kept):
+            return max(float((G * self.H).sum()), 0.0)
         lower = safe_cholesky(G[kept][:, kept])
         if lower is None:
             return float(self.ordering(units).weighted_tails(self.H)[len(kept)]) ** 2
         side = torch.linalg.solve_triangular(lower, G[kept][:, dropped], upper=False)
         schur = torch.addmm(G[dropped][:, dropped], side.T, side, alpha=-1)
         return max(float((schur * self.H[dropped][:, dropped]).sum()), 0.0)
+
+
+def _repeated(values: Tensor, counts: Tensor) -> Tensor:
+    return values.repeat_interleave(counts)

@@ -21,12 +21,16 @@ def units_of(spaces: Spaces, space: ChannelSpace, labels: Tensor) -> Tensor:
 
 
 def columns_by_unit(units: Tensor, count: int) -> Tensor | None:
-    """Return (count, columns per unit) from the unit of every column; -1 marks other columns.
+    """Return (count, most columns of a unit) from the unit of every column; -1 marks other columns.
 
-    None if the units do not all have the same number of columns, at least one.
+    A unit may have fewer columns than others, as where both `x` and `x + f(x)` are read beside a
+    channel that is read once. Its row then ends with -1. None if no unit has a column.
     """
     per_unit = torch.bincount(units[units >= 0], minlength=count)
-    if not int(per_unit[0]) or not bool((per_unit == per_unit[0]).all()):
+    widest = int(per_unit.max())
+    if not widest:
         return None
     order = torch.argsort(torch.where(units >= 0, units, count), stable=True)
-    return order[: int(per_unit.sum())].reshape(count, -1)
+    table = torch.full((count, widest), -1)
+    table[torch.arange(widest) < per_unit[:, None]] = order[: int(per_unit.sum())]
+    return table

@@ -68,13 +68,14 @@ def _smallest(study: Study, problem: Problem, name: str, group: str, eps: float)
     """Bisect the allowed widths of one space; the error decreases with the width."""
     orders = problem.every_order or problem.orders
     views = orders.profiles[name].views
-    orderings = [(view.ordering(orders[name].units), view.per_unit) for view in views]
+    units = orders[name].units
+    orderings = [(view.ordering(units), view.widths(units)) for view in views]
     allowed = problem.allowed[group]  # widest first
     low, high = 0, len(allowed)  # allowed[low] is certified, allowed[high] is not
     while high - low > 1:
         middle = (low + high) // 2
         width = allowed[middle]
-        if all(o.is_certified(width * per_unit, eps, study.dtype) for o, per_unit in orderings):
+        if all(o.is_certified(int(w[width]), eps, study.dtype) for o, w in orderings):
             low = middle
         else:
             high = middle

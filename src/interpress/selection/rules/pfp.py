@@ -30,7 +30,7 @@ def pfp(profile: Profile) -> Ranking:
         sample = profile.activations(view.tap)
         inputs = patches_and_weights(sample, _ROWS, profile.generator())
         if inputs is None:
-            weight = view.H.diagonal().reshape(profile.space.size, -1).sum(1).sqrt()
+            weight = view.summed_by_unit(view.H.diagonal()).sqrt()
             magnitudes = sample.columns()[:_ROWS].abs().to(weight)
             sizes = summed_by_unit(magnitudes, sample, profile)
             fractions = _largest_fraction((sizes * weight)[:, None])

@@ -27,7 +27,7 @@ def in_blocks(profile: Profile, *, weighted: bool) -> Ranking:
     for view in profile.views:
         G = view.factor.G
         H = view.H if weighted else torch.eye(len(G), dtype=G.dtype, device=G.device)
-        terms.append((G, H, torch.arange(len(G)).reshape(-1, view.per_unit)))
+        terms.append((G, H, list(torch.arange(len(G)).split(view.per_unit.tolist()))))
     units = order_blocks(terms)
     errors = profile.squared_errors(units).sqrt()
     return Ranking(units, errors / errors[0].clamp(min=1e-300))

@@ -22,7 +22,7 @@ def thinet(profile: Profile) -> Ranking:
         products = _contribution_products(profile, view.tap)
         if products is None:  # not a single dense consumer: use all of its outputs at once
             gram = view.factor.G * view.H
-            products = gram.reshape(size, view.per_unit, size, -1).sum((1, 3))
+            products = view.summed_by_unit(view.summed_by_unit(gram), 1)
         products = products.double().cpu()
         C += products / products.diagonal().sum().clamp(min=1e-300)
     return _greedy(C)

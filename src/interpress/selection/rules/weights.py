@@ -13,7 +13,8 @@ from interpress.selection.rules.pivoting import in_blocks, pivoting
 @selection("weights")
 def weights(profile: Profile) -> Ranking:
     """Keep next the channel that lowers `||(Z - Z[:, kept] @ T) @ U||` most."""
-    if not bool(profile.H.any()) or not bool(profile.factor.G.any()):
+    views = profile.views
+    if not any(bool(v.H.any()) for v in views) or not any(bool(v.factor.G.any()) for v in views):
         return pivoting(profile)
     if profile.in_blocks:
         return in_blocks(profile, weighted=True)
