@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import os
 import uuid
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
-from interpress.errors import StorageError
+from interpress.errors import ArgumentError, StorageError
 from interpress.files.tensor_file import target_path
 from interpress.onnx_files.edit import FileEdit
 from interpress.onnx_files.library import onnx_library
@@ -45,8 +43,26 @@ def smaller_proto(original: fx.GraphModule, smaller: fx.GraphModule) -> Any:
     return edit.finished()
 
 
-def save_proto(proto: Any, path: str | os.PathLike[str], overwrite: bool) -> Path:
-    """Write a file beside its target, and move it into place; return where it is.
+def save_onnx(
+    original: nn.Module, smaller: nn.Module, path: str | os.PathLike[str], overwrite: bool
+) -> Any:
+    """Write the smaller network as a file, and return it as an `onnx.ModelProto`.
+
+    `original` must have been read from a file.
+    """
+    is_graph = isinstance(original, fx.GraphModule) and isinstance(smaller, fx.GraphModule)
+    if not is_graph or source_of(original) is None:
+        raise ArgumentError(
+            "this network was not read from an ONNX file, so there is none to write it into; "
+            "export it with torch.onnx.export"
+        )
+    proto = smaller_proto(original, smaller)
+    _save_proto(proto, path, overwrite)
+    return proto
+
+
+def _save_proto(proto: Any, path: str | os.PathLike[str], overwrite: bool) -> None:
+    """Write a file beside its target, and move it into place.
 
     Weights of more than 2 GB are in a second file, with `.data` after the name of the first.
     """
@@ -75,7 +91,6 @@ def save_proto(proto: Any, path: str | os.PathLike[str], overwrite: bool) -> Pat
     finally:
         temporary.unlink(missing_ok=True)
         new_data.unlink(missing_ok=True)
-    return target
 
 
 def _tensors(network: fx.GraphModule) -> dict[str, Tensor]:
@@ -140,8 +155,3 @@ def _integers(node: fx.Node) -> dict[tuple[Any, ...], int]:
 
     collect((node.args, node.kwargs), ())
     return found
-
-
-def as_array(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """Return a tensor as an array that onnx can store."""
-    return tensor.contiguous().numpy()

@@ -32,6 +32,8 @@ from interpress.files.tensor_file import (
 )
 from interpress.graph.example import Example
 from interpress.graph.model_state import unwrap
+from interpress.onnx_files.source import source_of
+from interpress.onnx_files.write import save_onnx
 from interpress.pipeline.outcome import Outcome
 from interpress.pretrained.build import built_from
 from interpress.storage.example_description import describe
@@ -40,6 +42,7 @@ from interpress.storage.ranks import checked_ranks, with_ranks
 from interpress.surgery.weights import copy_with
 
 WEIGHTS, PLAN, PAGE = "weights.safetensors", "plan.json", "report.html"
+ONNX = "model.onnx"
 _KIND = "compressed-network"
 
 
@@ -51,6 +54,8 @@ def save_result(
     text = json.dumps(_record(outcome), indent=1)
     tensors = dict(_tensors(outcome.model))
     with replaced_folder(target) as temporary:
+        if source_of(outcome.original) is not None:
+            save_onnx(outcome.original, outcome.model, temporary / ONNX, overwrite)
         (temporary / PLAN).write_text(text, encoding="utf-8")
         if page is not None:
             (temporary / PAGE).write_text(page, encoding="utf-8")
@@ -102,6 +107,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "refit_kept": outcome.network.refit_kept,
         "distilled": None if distilled is None else distilled.record(),
         "proof": outcome.network.proof.difference,
+        "onnx": None if outcome.onnx is None else asdict(outcome.onnx),
         "plan": [asdict(row) for row in outcome.plan],
         "frozen": {space.name: space.frozen for space in outcome.spaces.frozen},
         "original": _architecture(outcome.original),
@@ -122,7 +128,7 @@ def checked_target(
     if not above.is_dir():
         raise StorageError(f"{above} is a file, so {target} cannot be created; choose another")
     names = sorted(path.name for path in target.iterdir()) if target.exists() else []
-    foreign = [name for name in names if name not in (PLAN, WEIGHTS, PAGE)]
+    foreign = [name for name in names if name not in (PLAN, WEIGHTS, PAGE, ONNX, f"{ONNX}.data")]
     if foreign:
         raise StorageError(f"{target} also holds {foreign[0]!r}; move that away, or choose another")
     if names and not overwrite:
