@@ -104,9 +104,9 @@ class Call:
                 place = Place(self.index, position, index)
                 array[index] = FileInt(item, place) if integer else item
             return array.reshape(tuple(value.shape))
-        if isinstance(value, np.ndarray):
-            return value
-        self.refuse(f"its input {position} is computed from the data, and would have to be a size")
+        if not isinstance(value, np.ndarray):
+            self.refuse(f"its input {position} is computed from the data, but must be a size")
+        return value
 
     def numbers(self, position: int) -> list[Any] | None:
         """Return an input as a flat list of numbers and symbols; None if it is not given."""

@@ -70,8 +70,8 @@ def check_reading(network: nn.Module, example: Example) -> float | None:
     if not error <= limit:
         raise CaptureError(
             f"{file.name} was not read right: its outputs in ONNX Runtime and in PyTorch differ by "
-            f"{error:.1g} of their size, and rounding explains {limit:.1g}; please report the file, "
-            "and compress the PyTorch network that it was exported from"
+            f"{error:.1g} of their size, and rounding explains {limit:.1g}; please report the "
+            "file, and compress the PyTorch network that it was exported from"
         )
     return error
 
@@ -111,7 +111,8 @@ def _time_ratio(original: Session, smaller: Session, example: Example) -> float:
     """Return the median of the ratios of run times; the two files run in turn."""
     for session in (original, smaller):
         session.seconds(example)  # the first run is slower
-    ratios, start = [], time.perf_counter()
+    ratios: list[float] = []
+    start = time.perf_counter()
     while len(ratios) < 3 or (
         len(ratios) < _MOST_RUNS and time.perf_counter() - start < _MOST_SECONDS
     ):
@@ -120,9 +121,12 @@ def _time_ratio(original: Session, smaller: Session, example: Example) -> float:
 
 
 def _outputs(network: fx.GraphModule, example: Example) -> list[Array]:
-    home = example.at_home(network)
-    return [tensor.detach().float().cpu().numpy() if tensor.dtype == torch.bfloat16
-            else tensor.detach().cpu().numpy() for tensor in output_tensors(network, home)]  # fmt: skip
+    tensors = output_tensors(network, example.at_home(network))
+    return [_array(tensor.detach().cpu()) for tensor in tensors]
+
+
+def _array(tensor: Tensor) -> Array:
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def _limit(network: fx.GraphModule, example: Example, outputs: Sequence[Array]) -> float:

@@ -36,8 +36,8 @@ class _Tracer(fx.Tracer):
         super().__init__()
         self._sizes = sizes
 
-    def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, **options: Any) -> Any:
-        proxy = super().create_proxy(kind, target, plain(args), plain(kwargs), **options)
+    def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *more: Any) -> Any:
+        proxy = super().create_proxy(kind, target, plain(args), plain(kwargs), *more)
         for path, place in places_in((args, kwargs)):
             self._sizes[proxy.node.name, path] = place
         return proxy
@@ -59,9 +59,7 @@ class Reader:
         self._tracer.root = self.root
         self.graph = self._tracer.graph = fx.Graph(tracer_cls=fx.Tracer)
         self._proxies: dict[str, fx.Proxy] = {}
-        self.values: dict[str, Any] = {
-            item.name: _tensor(item) for item in proto.graph.initializer
-        }
+        self.values: dict[str, Any] = {item.name: _tensor(item) for item in proto.graph.initializer}
         self._known = Shapes(proto)
         domains = {item.domain: item.version for item in proto.opset_import}
         self.opset = domains.get("", domains.get("ai.onnx", 1))
@@ -108,7 +106,8 @@ class Reader:
         result = function(self._call(index, node, inputs))
         if isinstance(result, fx.Proxy):
             if result.node.target is torch.ops.aten.reshape.default:
-                self._known.note_rank(node.output[0], len(result.node.args[1]))
+                sizes: Any = result.node.args[1]
+                self._known.note_rank(node.output[0], len(sizes))
             if result.node.target is torch.ops.aten.sym_numel.default:
                 result = _array_of(result)
         return result if isinstance(result, list) else [result]

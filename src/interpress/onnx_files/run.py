@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from interpress.errors import CaptureError, DataError
 from interpress.graph.example import Example
 from interpress.onnx_files.library import onnx_runtime

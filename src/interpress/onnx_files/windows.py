@@ -59,10 +59,10 @@ def _same(call: Call, x: Any, frame: Window) -> tuple[list[Any], list[Any]]:
     for dim, kernel in enumerate(frame.kernel):
         stride, reach = frame.strides[dim], frame.dilations[dim] * (kernel - 1) + 1
         known = None if sizes is None else sizes[dim + 2]
-        length = known if known is not None or stride == 1 else call.size(x, dim + 2)
         if stride == 1:
             total: Any = reach - 1
         else:
+            length: Any = known or call.size(x, dim + 2)
             total = call.run(torch.sym_max, (-(-length // stride) - 1) * stride + reach - length, 0)
         smaller = total // 2
         larger = total - smaller

@@ -50,12 +50,13 @@ def save_onnx(
 
     `original` must have been read from a file.
     """
-    is_graph = isinstance(original, fx.GraphModule) and isinstance(smaller, fx.GraphModule)
-    if not is_graph or source_of(original) is None:
+    if source_of(original) is None:
         raise ArgumentError(
             "this network was not read from an ONNX file, so there is none to write it into; "
             "export it with torch.onnx.export"
         )
+    assert isinstance(original, fx.GraphModule)
+    assert isinstance(smaller, fx.GraphModule)
     proto = smaller_proto(original, smaller)
     _save_proto(proto, path, overwrite)
     return proto

@@ -36,6 +36,7 @@ for _name, _function in _UNARY.items():
 
 @operator("Dropout")
 def dropout(call: Call) -> Any:
+    """Read `Dropout`."""
     if len(call.node.output) > 1 and call.node.output[1]:
         call.refuse("its mask is read")
     return call.tensor(0)
@@ -43,46 +44,53 @@ def dropout(call: Call) -> Any:
 
 @operator("LeakyRelu")
 def leaky_relu(call: Call) -> Any:
+    """Read `LeakyRelu`."""
     return call.run(aten.leaky_relu.default, call.tensor(0), call.attribute("alpha", 0.01))
 
 
 @operator("Elu")
 def elu(call: Call) -> Any:
+    """Read `Elu`."""
     return call.run(aten.elu.default, call.tensor(0), call.attribute("alpha", 1.0))
 
 
 @operator("Celu")
 def celu(call: Call) -> Any:
+    """Read `Celu`."""
     return call.run(aten.celu.default, call.tensor(0), call.attribute("alpha", 1.0))
 
 
 @operator("Selu")
 def selu(call: Call) -> Any:
+    """Read `Selu`."""
     if {"alpha", "gamma"} & call.attributes.keys():
-        scaled = call.run(aten.elu.default, call.tensor(0), call.attribute("alpha", 1.6732632),
-                          call.attribute("gamma", 1.0507010))  # fmt: skip
-        return scaled
+        alpha, gamma = call.attribute("alpha", 1.6732632), call.attribute("gamma", 1.0507010)
+        return call.run(aten.elu.default, call.tensor(0), alpha, gamma)
     return call.run(aten.selu.default, call.tensor(0))
 
 
 @operator("Softsign")
 def softsign(call: Call) -> Any:
+    """Read `Softsign`."""
     return call.run(torch.nn.functional.softsign, call.tensor(0))
 
 
 @operator("ThresholdedRelu")
 def thresholded_relu(call: Call) -> Any:
+    """Read `ThresholdedRelu`."""
     return call.run(aten.threshold.default, call.tensor(0), call.attribute("alpha", 1.0), 0.0)
 
 
 @operator("Gelu", "com.microsoft.Gelu")
 def gelu(call: Call) -> Any:
+    """Read `Gelu` and `com.microsoft.Gelu`."""
     approximate = call.attribute("approximate", "none")
     return call.run(aten.gelu.default, call.tensor(0), approximate=approximate)
 
 
 @operator("com.microsoft.QuickGelu")
 def quick_gelu(call: Call) -> Any:
+    """Read `com.microsoft.QuickGelu`."""
     x = call.tensor(0)
     scaled = call.run(python.mul, x, call.attribute("alpha", 1.702))
     return call.run(python.mul, x, call.run(aten.sigmoid.default, scaled))
@@ -90,6 +98,7 @@ def quick_gelu(call: Call) -> Any:
 
 @operator("Swish")
 def swish(call: Call) -> Any:
+    """Read `Swish`."""
     x, alpha = call.tensor(0), call.attribute("alpha", 1.0)
     scaled = x if alpha == 1.0 else call.run(python.mul, x, alpha)
     return call.run(python.mul, x, call.run(aten.sigmoid.default, scaled))
@@ -97,6 +106,7 @@ def swish(call: Call) -> Any:
 
 @operator("HardSigmoid")
 def hard_sigmoid(call: Call) -> Any:
+    """Read `HardSigmoid`."""
     alpha, beta = call.attribute("alpha", 0.2), call.attribute("beta", 0.5)
     line = call.run(python.add, call.run(python.mul, call.tensor(0), alpha), beta)
     return call.run(aten.clamp.default, line, 0.0, 1.0)
@@ -104,6 +114,7 @@ def hard_sigmoid(call: Call) -> Any:
 
 @operator("PRelu")
 def prelu(call: Call) -> Any:
+    """Read `PRelu`."""
     x, slope = call.tensor(0), call.tensor(1)
     positive = call.run(aten.relu.default, x)
     negative = call.run(python.sub, x, positive)
@@ -112,6 +123,7 @@ def prelu(call: Call) -> Any:
 
 @operator("Clip")
 def clip(call: Call) -> Any:
+    """Read `Clip`."""
     if call.opset < 11:
         low, high = call.attribute("min"), call.attribute("max")
     else:
@@ -123,6 +135,7 @@ def clip(call: Call) -> Any:
 
 @operator("Softmax", "LogSoftmax")
 def softmax(call: Call) -> Any:
+    """Read `Softmax` and `LogSoftmax`."""
     name = aten.softmax.int if call.node.op_type == "Softmax" else aten.log_softmax.int
     if call.opset >= 13:
         return call.run(name, call.tensor(0), call.attribute("axis", -1))

@@ -38,6 +38,7 @@ _LOGICAL = {
 
 @operator(*_LOGICAL)
 def logical(call: Call) -> Any:
+    """Read `And`, `Or` and `Xor`."""
     return call.run(_LOGICAL[call.node.op_type], call.tensor(0), call.tensor(1))
 
 
@@ -48,6 +49,7 @@ def _check_broadcast(call: Call) -> None:
 
 @operator("Add")
 def add(call: Call) -> Any:
+    """Read `Add`."""
     _check_broadcast(call)
     for product, bias in ((0, 1), (1, 0)):
         layer = _layer_without_bias(call, product)
@@ -58,7 +60,8 @@ def add(call: Call) -> Any:
             columns = call.shape(product)
             if columns is not None and columns[-1] == len(constant):
                 tracer = call.inputs[product].tracer
-                operands = [fx.Proxy(node, tracer) for node in (layer.args[0], weight)]
+                x: Any = layer.args[0]
+                operands = [fx.Proxy(node, tracer) for node in (x, weight)]
                 return call.run(aten.linear.default, *operands, call.tensor(bias))
     return call.run(python.add, call.operand(0), call.operand(1))
 
@@ -74,6 +77,7 @@ def _layer_without_bias(call: Call, position: int) -> fx.Node | None:
 
 @operator("Div")
 def divide(call: Call) -> Any:
+    """Read `Div`."""
     _check_broadcast(call)
     a, b = call.operand(0), call.operand(1)
     if any(_is_integer(call, position) for position in (0, 1)):
@@ -88,12 +92,14 @@ def _is_integer(call: Call, position: int) -> bool:
 
 @operator("Mod")
 def modulo(call: Call) -> Any:
+    """Read `Mod`."""
     function = torch.fmod if call.attribute("fmod", 0) else torch.remainder
     return call.run(function, call.tensor(0), call.operand(1))
 
 
 @operator("Max", "Min", "Sum", "Mean")
 def several(call: Call) -> Any:
+    """Read `Max`, `Min`, `Sum` and `Mean`."""
     functions = {"Max": torch.maximum, "Min": torch.minimum}
     function = functions.get(call.node.op_type, python.add)
     operands = [call.tensor(position) for position in range(len(call.inputs))]
@@ -105,4 +111,5 @@ def several(call: Call) -> Any:
 
 @operator("Where")
 def where(call: Call) -> Any:
+    """Read `Where`."""
     return call.run(aten.where.self, call.tensor(0), call.tensor(1), call.tensor(2))

@@ -18,6 +18,7 @@ _TRANSPOSED = {
 
 @operator("Conv")
 def convolution(call: Call) -> Any:
+    """Read `Conv`."""
     weight = call.shape(1)
     if weight is None or len(weight) - 2 not in _CONVOLUTIONS:
         call.refuse("it needs a weight of 3, 4 or 5 dims")
@@ -32,6 +33,7 @@ def convolution(call: Call) -> Any:
 
 @operator("ConvTranspose")
 def transposed_convolution(call: Call) -> Any:
+    """Read `ConvTranspose`."""
     weight = call.shape(1)
     if weight is None or len(weight) - 2 not in _TRANSPOSED:
         call.refuse("it needs a weight of 3, 4 or 5 dims")

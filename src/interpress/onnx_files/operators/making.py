@@ -19,6 +19,7 @@ DTYPES = {
 
 @operator("Shape")
 def shape(call: Call) -> Any:
+    """Read `Shape`."""
     x, rank = call.tensor(0), call.rank(0)
     known = call.shape(0)
     dims = range(rank)[call.attribute("start", 0) : call.attribute("end", rank)]
@@ -32,11 +33,13 @@ def shape(call: Call) -> Any:
 
 @operator("Size")
 def size(call: Call) -> Any:
+    """Read `Size`."""
     return call.run(aten.sym_numel.default, call.tensor(0))
 
 
 @operator("Cast")
 def cast(call: Call) -> Any:
+    """Read `Cast`."""
     number = int(call.attribute("to"))
     if number not in DTYPES:
         call.refuse(f"it casts to the element type {number}")
@@ -45,20 +48,21 @@ def cast(call: Call) -> Any:
 
 @operator("CastLike")
 def cast_like(call: Call) -> Any:
+    """Read `CastLike`."""
     return call.run(torch.Tensor.type_as, call.tensor(0), call.tensor(1))
 
 
 @operator("ConstantOfShape")
 def constant_of_shape(call: Call) -> Any:
+    """Read `ConstantOfShape`."""
     value = call.attribute("value")
     value = torch.zeros(1) if value is None else value
-    return call.run(
-        torch.full, call.numbers(0), value.reshape(-1)[0].item(), dtype=value.dtype
-    )
+    return call.run(torch.full, call.numbers(0), value.reshape(-1)[0].item(), dtype=value.dtype)
 
 
 @operator("Range")
 def arange(call: Call) -> Any:
+    """Read `Range`."""
     start, limit, step = (call.number(position) for position in range(3))
     dtype = torch.float32 if call.is_float(call.node.output[0]) else torch.int64
     return call.run(aten.arange.start_step, start, limit, step, dtype=dtype)
@@ -66,6 +70,7 @@ def arange(call: Call) -> Any:
 
 @operator("EyeLike")
 def eye_like(call: Call) -> Any:
+    """Read `EyeLike`."""
     known = call.shape(0)
     if known is None or None in known or call.attribute("k", 0):
         call.refuse("the shape of its input is not known")

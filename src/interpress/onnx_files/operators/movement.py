@@ -15,12 +15,14 @@ _END = 2**31 - 1  # ends from here on mean the end of the dim
 
 @operator("Concat")
 def concatenate(call: Call) -> Any:
+    """Read `Concat`."""
     tensors = [call.tensor(position) for position in range(len(call.inputs))]
     return call.run(aten.cat.default, tensors, int(call.attribute("axis", 1)))
 
 
 @operator("Split")
 def split(call: Call) -> Any:
+    """Read `Split`."""
     x, axis = call.tensor(0), int(call.attribute("axis", 0))
     count = len(call.node.output)
     sizes = call.option(1, "split")
@@ -37,6 +39,7 @@ def split(call: Call) -> Any:
 
 @operator("Slice")
 def slice_(call: Call) -> Any:
+    """Read `Slice`."""
     x = call.tensor(0)
     starts, ends = call.option(1, "starts"), call.option(2, "ends")
     assert starts is not None
@@ -66,6 +69,7 @@ def _reversed(call: Call, x: Any, cut: tuple[Any, Any, int, int]) -> Any:
 
 @operator("Gather")
 def gather(call: Call) -> Any:
+    """Read `Gather`."""
     axis = int(call.attribute("axis", 0))
     index = call.constant(1)
     if index is not None and not call.folds:
@@ -85,12 +89,14 @@ def gather(call: Call) -> Any:
 
 @operator("GatherElements")
 def gather_elements(call: Call) -> Any:
+    """Read `GatherElements`."""
     axis = int(call.attribute("axis", 0))
     return call.run(aten.gather.default, call.tensor(0), axis, call.tensor(1))
 
 
 @operator("Pad")
 def pad(call: Call) -> Any:
+    """Read `Pad`."""
     x, mode = call.tensor(0), call.attribute("mode", "constant")
     pads = call.option(1, "pads")
     assert pads is not None
@@ -106,12 +112,13 @@ def pad(call: Call) -> Any:
     if mode == "constant":
         return call.run(aten.constant_pad_nd.default, x, pairs, value)
     names = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}
-    while pairs and type(pairs[-1]) is not torch.SymInt and pairs[-1] == 0 and pairs[-2] == 0:
+    while pairs and isinstance(pairs[-1], int) and pairs[-2:] == [0, 0]:
         pairs = pairs[:-2]
     return call.run(torch.nn.functional.pad, x, pairs, names[mode]) if pairs else x
 
 
 @operator("Trilu")
 def triangle(call: Call) -> Any:
+    """Read `Trilu`."""
     function = aten.triu.default if call.attribute("upper", 1) else aten.tril.default
     return call.run(function, call.tensor(0), int(call.number(1) or 0))

@@ -11,6 +11,7 @@ from interpress.onnx_files.registry import operator
 
 @operator("BatchNormalization")
 def batch_normalization(call: Call) -> Any:
+    """Read `BatchNormalization`."""
     if call.attribute("training_mode", 0):
         call.refuse("it is in training mode; export the network in evaluation mode")
     if not call.attribute("spatial", 1):
@@ -26,6 +27,7 @@ def batch_normalization(call: Call) -> Any:
 
 @operator("InstanceNormalization")
 def instance_normalization(call: Call) -> Any:
+    """Read `InstanceNormalization`."""
     return call.run(
         aten.instance_norm.default, call.tensor(0), call.tensor(1), call.tensor(2), None, None,
         True, 0.0, call.attribute("epsilon", 1e-5), False,
@@ -34,6 +36,7 @@ def instance_normalization(call: Call) -> Any:
 
 @operator("LayerNormalization")
 def layer_normalization(call: Call) -> Any:
+    """Read `LayerNormalization`."""
     if len([name for name in call.node.output if name]) > 1:
         call.refuse("its mean or deviation is read")
     shape, scale = call.shape(0), call.constant(1)
@@ -52,6 +55,7 @@ def layer_normalization(call: Call) -> Any:
 
 @operator("GroupNormalization")
 def group_normalization(call: Call) -> Any:
+    """Read `GroupNormalization`."""
     if call.opset < 21:
         call.refuse("before opset 21 its scale is per group; export it with opset 21")
     return call.run(
@@ -62,6 +66,7 @@ def group_normalization(call: Call) -> Any:
 
 @operator("RMSNormalization")
 def rms_normalization(call: Call) -> Any:
+    """Read `RMSNormalization`."""
     scale = call.constant(1)
     if scale is None:
         call.refuse("its scale is computed by the network")
@@ -73,6 +78,7 @@ def rms_normalization(call: Call) -> Any:
 
 @operator("LpNormalization")
 def lp_normalization(call: Call) -> Any:
+    """Read `LpNormalization`."""
     x, order = call.tensor(0), call.attribute("p", 2)
     axis = call.attribute("axis", -1)
     norm = call.run(aten.linalg_vector_norm.default, x, float(order), [int(axis)], True)

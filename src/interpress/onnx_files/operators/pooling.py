@@ -14,6 +14,7 @@ _AVERAGE = {1: aten.avg_pool1d.default, 2: aten.avg_pool2d.default, 3: aten.avg_
 
 @operator("MaxPool")
 def max_pool(call: Call) -> Any:
+    """Read `MaxPool`."""
     if len([name for name in call.node.output if name]) > 1:
         call.refuse("its indices are read")
     frame = window(call, [int(size) for size in call.attribute("kernel_shape")])
@@ -30,6 +31,7 @@ def max_pool(call: Call) -> Any:
 
 @operator("AveragePool")
 def average_pool(call: Call) -> Any:
+    """Read `AveragePool`."""
     frame = window(call, [int(size) for size in call.attribute("kernel_shape")])
     counts_padding = bool(call.attribute("count_include_pad", 0))
     if any(dilation != 1 for dilation in frame.dilations):
@@ -45,9 +47,11 @@ def average_pool(call: Call) -> Any:
 
 @operator("GlobalAveragePool")
 def global_average_pool(call: Call) -> Any:
+    """Read `GlobalAveragePool`."""
     return call.run(aten.mean.dim, call.tensor(0), list(range(2, call.rank(0))), True)
 
 
 @operator("GlobalMaxPool")
 def global_max_pool(call: Call) -> Any:
+    """Read `GlobalMaxPool`."""
     return call.run(aten.amax.default, call.tensor(0), list(range(2, call.rank(0))), True)

@@ -13,6 +13,7 @@ from interpress.onnx_files.registry import operator
 
 @operator("Gemm")
 def gemm(call: Call) -> Any:
+    """Read `Gemm`."""
     alpha, beta = call.attribute("alpha", 1.0), call.attribute("beta", 1.0)
     x, weight, bias = call.tensor(0), call.tensor(1), call.tensor(2)
     if call.attribute("transA", 0):
@@ -31,6 +32,7 @@ def gemm(call: Call) -> Any:
 
 @operator("MatMul")
 def matmul(call: Call) -> Any:
+    """Read `MatMul`."""
     a, b = call.tensor(0), call.tensor(1)
     weight = call.constant(1)
     if weight is not None and weight.ndim == 2 and not call.folds:
@@ -40,5 +42,6 @@ def matmul(call: Call) -> Any:
 
 @operator("Einsum")
 def einsum(call: Call) -> Any:
+    """Read `Einsum`."""
     operands = [call.tensor(position) for position in range(len(call.inputs))]
     return call.run(aten.einsum.default, call.attribute("equation"), operands)

@@ -19,6 +19,7 @@ _REDUCTIONS = {
 
 @operator(*_REDUCTIONS)
 def reduce(call: Call) -> Any:
+    """Read `ReduceMean`, `ReduceSum`, `ReduceMax` and `ReduceMin`."""
     axes = _axes(call)
     if axes is None:
         return call.tensor(0)
@@ -28,6 +29,7 @@ def reduce(call: Call) -> Any:
 
 @operator("ReduceL2", "ReduceL1")
 def reduce_norm(call: Call) -> Any:
+    """Read `ReduceL2` and `ReduceL1`."""
     axes, order = _axes(call), 2 if call.node.op_type == "ReduceL2" else 1
     if axes is None:
         return call.run(aten.abs.default, call.tensor(0))
@@ -37,6 +39,7 @@ def reduce_norm(call: Call) -> Any:
 
 @operator("ReduceSumSquare")
 def reduce_sum_of_squares(call: Call) -> Any:
+    """Read `ReduceSumSquare`."""
     axes, squares = _axes(call), call.run(aten.square.default, call.tensor(0))
     if axes is None:
         return squares
@@ -45,14 +48,18 @@ def reduce_sum_of_squares(call: Call) -> Any:
 
 @operator("ReduceLogSumExp")
 def reduce_logsumexp(call: Call) -> Any:
+    """Read `ReduceLogSumExp`."""
     axes = _axes(call)
     if axes is None:
         return call.tensor(0)
-    return call.run(aten.logsumexp.default, call.tensor(0), axes, bool(call.attribute("keepdims", 1)))
+    return call.run(
+        aten.logsumexp.default, call.tensor(0), axes, bool(call.attribute("keepdims", 1))
+    )
 
 
 @operator("ReduceProd")
 def reduce_product(call: Call) -> Any:
+    """Read `ReduceProd`."""
     axes = _axes(call)
     if axes is None or len(axes) != 1:
         call.refuse("it multiplies over several dims")
@@ -71,6 +78,7 @@ def _axes(call: Call) -> list[int] | None:
 
 @operator("ArgMax", "ArgMin")
 def argument_of_extreme(call: Call) -> Any:
+    """Read `ArgMax` and `ArgMin`."""
     if call.attribute("select_last_index", 0):
         call.refuse("it asks for the last of equal elements")
     function = torch.argmax if call.node.op_type == "ArgMax" else torch.argmin
@@ -80,6 +88,7 @@ def argument_of_extreme(call: Call) -> Any:
 
 @operator("CumSum")
 def cumulative_sum(call: Call) -> Any:
+    """Read `CumSum`."""
     if call.attribute("exclusive", 0) or call.attribute("reverse", 0):
         call.refuse("it is exclusive or reversed")
     return call.run(aten.cumsum.default, call.tensor(0), int(call.number(1)))

@@ -14,6 +14,7 @@ _LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 @operator("Resize", "Upsample")
 def resize(call: Call) -> Any:
+    """Read `Resize` and `Upsample`."""
     x, spatial = call.tensor(0), call.rank(0) - 2
     mode, corners = _mode(call, spatial)
     scales, sizes = _target(call)
@@ -31,7 +32,7 @@ def _target(call: Call) -> tuple[list[Any] | None, list[Any] | None]:
     """Return the scales, or the sizes of the output's spatial dims."""
     if call.node.op_type == "Upsample":
         scales = call.attribute("scales") if call.opset < 9 else call.numbers(1)
-        return list(scales), None
+        return list(scales or ()), None
     scales = call.numbers(2 if call.opset >= 11 else 1)
     if call.attribute("axes") or call.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
         call.refuse("it has axes or a policy for the aspect ratio")

@@ -10,6 +10,7 @@ from interpress.onnx_files.registry import operator
 
 @operator("Reshape")
 def reshape(call: Call) -> Any:
+    """Read `Reshape`."""
     sizes = call.option(1, "shape")
     if sizes is None:
         call.refuse("it has no shape")
@@ -29,6 +30,7 @@ def _is(size: Any, number: int) -> bool:
 
 @operator("Flatten")
 def flatten(call: Call) -> Any:
+    """Read `Flatten`."""
     x, axis = call.tensor(0), int(call.attribute("axis", 1))
     if axis == 0:
         return call.run(aten.reshape.default, x, [1, -1])
@@ -44,12 +46,14 @@ def flatten(call: Call) -> Any:
 
 @operator("Transpose")
 def transpose(call: Call) -> Any:
+    """Read `Transpose`."""
     order = call.attribute("perm") or list(reversed(range(call.rank(0))))
     return call.run(aten.permute.default, call.tensor(0), [int(dim) for dim in order])
 
 
 @operator("Squeeze")
 def squeeze(call: Call) -> Any:
+    """Read `Squeeze`."""
     axes = call.option(1, "axes")
     if axes is None:
         shape = call.shape(0)
@@ -61,6 +65,7 @@ def squeeze(call: Call) -> Any:
 
 @operator("Unsqueeze")
 def unsqueeze(call: Call) -> Any:
+    """Read `Unsqueeze`."""
     x, axes = call.tensor(0), [int(axis) for axis in call.option(1, "axes") or []]
     if len(axes) > 1 and min(axes) < 0:
         rank = call.rank(0) + len(axes)
@@ -72,11 +77,14 @@ def unsqueeze(call: Call) -> Any:
 
 @operator("Expand")
 def expand(call: Call) -> Any:
+    """Read `Expand`."""
     x, sizes = call.tensor(0), call.numbers(1) or []
     rank = call.rank(0)
     sizes = [1] * (rank - len(sizes)) + list(sizes)
     # 1 keeps a dim as it is
-    sizes = [-1 if _is(size, 1) and i >= len(sizes) - rank else size for i, size in enumerate(sizes)]
+    sizes = [
+        -1 if _is(size, 1) and i >= len(sizes) - rank else size for i, size in enumerate(sizes)
+    ]
     if any(_is_symbol(size) for size in sizes):
         filler = call.run(aten.full.default, [1 if _is(s, -1) else s for s in sizes], 1.0)
         pair = call.run(aten.broadcast_tensors.default, [x, filler])
@@ -90,11 +98,13 @@ def _is_symbol(size: Any) -> bool:
 
 @operator("Tile")
 def tile(call: Call) -> Any:
+    """Read `Tile`."""
     return call.run(aten.repeat.default, call.tensor(0), call.numbers(1))
 
 
 @operator("DepthToSpace")
 def depth_to_space(call: Call) -> Any:
+    """Read `DepthToSpace`."""
     block, x = int(call.attribute("blocksize")), call.tensor(0)
     if call.attribute("mode", "DCR") == "CRD":
         return call.run(aten.pixel_shuffle.default, x, block)
@@ -107,6 +117,7 @@ def depth_to_space(call: Call) -> Any:
 
 @operator("SpaceToDepth")
 def space_to_depth(call: Call) -> Any:
+    """Read `SpaceToDepth`."""
     block, x = int(call.attribute("blocksize")), call.tensor(0)
     batch, channels, rows, columns = (call.size(x, dim) for dim in range(4))
     split = call.run(
@@ -114,6 +125,4 @@ def space_to_depth(call: Call) -> Any:
         [batch, channels, rows // block, block, columns // block, block],
     )  # fmt: skip
     moved = call.run(aten.permute.default, split, [0, 3, 5, 1, 2, 4])
-    return call.run(
-        aten.reshape.default, moved, [batch, -1, rows // block, columns // block]
-    )
+    return call.run(aten.reshape.default, moved, [batch, -1, rows // block, columns // block])

@@ -25,23 +25,27 @@ Array = np.ndarray[Any, Any]
 
 @on_sizes("Identity")
 def identity(call: Call) -> Any:
+    """Read `Identity` of sizes."""
     return call.sizes(0)
 
 
 @on_sizes("Concat")
 def concatenate(call: Call) -> Any:
+    """Read `Concat` of sizes."""
     arrays = [call.sizes(position) for position in range(len(call.inputs))]
     return np.concatenate(arrays, axis=int(call.attribute("axis", 0)))
 
 
 @on_sizes("Gather")
 def gather(call: Call) -> Any:
+    """Read `Gather` of sizes."""
     index = call.sizes(1).astype(np.int64)
     return _array(np.take(call.sizes(0), index, axis=int(call.attribute("axis", 0))))
 
 
 @on_sizes("Slice")
 def slice_(call: Call) -> Any:
+    """Read `Slice` of sizes."""
     array = call.sizes(0)
     starts, ends = call.option(1, "starts"), call.option(2, "ends")
     assert starts is not None
@@ -59,12 +63,14 @@ def slice_(call: Call) -> Any:
 
 @on_sizes("Unsqueeze")
 def unsqueeze(call: Call) -> Any:
+    """Read `Unsqueeze` of sizes."""
     axes = call.option(1, "axes") or []
     return np.expand_dims(call.sizes(0), tuple(int(axis) for axis in axes))
 
 
 @on_sizes("Squeeze")
 def squeeze(call: Call) -> Any:
+    """Read `Squeeze` of sizes."""
     axes = call.option(1, "axes")
     array = call.sizes(0)
     return _array(np.squeeze(array, None if axes is None else tuple(int(a) for a in axes)))
@@ -72,19 +78,21 @@ def squeeze(call: Call) -> Any:
 
 @on_sizes("Reshape")
 def reshape(call: Call) -> Any:
+    """Read `Reshape` of sizes."""
     return call.sizes(0).reshape([int(size) for size in call.option(1, "shape") or []])
 
 
 @on_sizes("Cast")
 def cast(call: Call) -> Any:
+    """Read `Cast` of sizes."""
     dtype = DTYPES.get(int(call.attribute("to")))
     array = call.sizes(0)
     if dtype in (torch.int64, torch.int32):
         integer = functools.partial(_integer, call)
         return _array(np.frompyfunc(integer, 1, 1)(array))
-    if dtype is not None and dtype.is_floating_point:
-        return _array(np.frompyfunc(lambda number: call.run(torch.sym_float, number), 1, 1)(array))
-    call.refuse(f"it casts sizes to {dtype}")
+    if dtype is None or not dtype.is_floating_point:
+        call.refuse(f"it casts sizes to {dtype}")
+    return _array(np.frompyfunc(lambda number: call.run(torch.sym_float, number), 1, 1)(array))
 
 
 def _integer(call: Call, number: Any) -> Any:
@@ -102,6 +110,7 @@ def _binary(function: Callable[[Any, Any], Any]) -> Callable[[Call], Any]:
 
 @on_sizes("Div")
 def divide(call: Call) -> Any:
+    """Read `Div` of sizes."""
     function = python.truediv if call.is_float(call.node.input[0]) else python.floordiv
     return _array(np.frompyfunc(function, 2, 1)(call.sizes(0), call.sizes(1)))
 
@@ -131,6 +140,7 @@ for _name, _function in {
 
 @on_sizes("Equal")
 def equal(call: Call) -> Any:
+    """Read `Equal` of sizes."""
     try:
         compared = np.frompyfunc(_equal, 2, 1)(call.sizes(0), call.sizes(1))
     except _Unknown:
@@ -140,6 +150,7 @@ def equal(call: Call) -> Any:
 
 @on_sizes("Where")
 def where(call: Call) -> Any:
+    """Read `Where` of sizes."""
     condition = call.constant(0)
     if condition is None:
         call.refuse("its condition is computed by the network")
@@ -148,6 +159,7 @@ def where(call: Call) -> Any:
 
 @on_sizes("ReduceProd")
 def product(call: Call) -> Any:
+    """Read `ReduceProd` of sizes."""
     total: Any = 1
     for number in call.sizes(0).reshape(-1):
         total = total * number
@@ -158,6 +170,7 @@ def product(call: Call) -> Any:
 
 @on_sizes("Neg")
 def negative(call: Call) -> Any:
+    """Read `Neg` of sizes."""
     return _array(np.frompyfunc(python.neg, 1, 1)(call.sizes(0)))
 
 
@@ -172,6 +185,7 @@ def _array(value: Any) -> Array:
 
 @on_sizes("Floor", "Ceil")
 def rounded(call: Call) -> Any:
+    """Read `Floor` and `Ceil` of sizes."""
     function = math.floor if call.node.op_type == "Floor" else math.ceil
     whole = np.frompyfunc(lambda number: call.run(function, number), 1, 1)(call.sizes(0))
     return _array(np.frompyfunc(lambda number: call.run(torch.sym_float, number), 1, 1)(whole))
@@ -179,4 +193,5 @@ def rounded(call: Call) -> Any:
 
 @on_sizes("Shape")
 def shape(call: Call) -> Any:
+    """Read `Shape` of sizes."""
     return torch.tensor(call.sizes(0).shape)
