@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.fx import Proxy
 from torch.utils import _pytree as pytree
 
-from interpress.onnx_files.sizes import FileInt, Place
+from interpress.onnx_files.sizes import IMPLIED, FileInt, Place
 
 aten = torch.ops.aten
 
@@ -74,6 +74,10 @@ class Call:
             places = (Place(self.index, name, index) for index in range(len(value)))
             return [FileInt(item, place) for item, place in zip(value, places, strict=True)]
         return value
+
+    def implied(self, size: int) -> int:
+        """Return a size that PyTorch asks for, and that a file does not say."""
+        return FileInt(size, Place(self.index, IMPLIED, 0))
 
     def tensor(self, position: int, *, buffer: bool = False) -> Any:
         """Return an input as a tensor of the network, or None if it is not given.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class FileEdit:
         self._graph = self._proto.graph
         self._nodes = list(self._graph.node)  # by the index in the original
         self._lists: dict[tuple[int, int], list[int]] = {}
+        self._splits: dict[int, list[int]] = {}
 
     def set_value(self, name: str, tensor: Tensor) -> None:
         """Set a weight: an initializer, or the value of a node that makes a constant."""
@@ -46,31 +48,49 @@ class FileEdit:
         """Set an integer, in an attribute or in an input of a node."""
         node = self._nodes[place.node]
         if isinstance(place.argument, str):
-            attribute = next(item for item in node.attribute if item.name == place.argument)
-            if attribute.ints:
-                attribute.ints[place.index] = number
-            else:
-                attribute.i = number
+            self._set_attribute(node, place, number)
             return
         key = (place.node, place.argument)
         if key not in self._lists:
             self._lists[key] = self._numbers(node.input[place.argument])
         self._lists[key][place.index] = number
 
+    def _set_attribute(self, node: Any, place: Place, number: int) -> None:
+        attribute = next((item for item in node.attribute if item.name == place.argument), None)
+        if attribute is None:  # a Split that has no sizes yet
+            sizes = self._splits.setdefault(place.node, [0] * len(node.output))
+            sizes[place.index] = number
+        elif attribute.ints:
+            attribute.ints[place.index] = number
+        else:
+            attribute.i = number
+
+    def _write_splits(self) -> None:
+        """Add the sizes to nodes that split into equal parts before."""
+        onnx = onnx_library()
+        versions = {item.domain: item.version for item in self._proto.opset_import}
+        for index, sizes in self._splits.items():
+            node = self._nodes[index]
+            if versions.get("", 0) < 13:
+                node.attribute.append(onnx.helper.make_attribute("split", sizes))
+                continue
+            name = self._new_name(f"{node.output[0]}_split")
+            self._graph.initializer.append(self._item(name, torch.tensor(sizes)))
+            del node.input[1:]
+            node.input.append(name)
+            kept = [item for item in node.attribute if item.name != "num_outputs"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+
     def finished(self) -> Any:
         """Return the changed file."""
-        names = {value.name for value in self._graph.initializer}
-        names.update(name for node in self._graph.node for name in [*node.input, *node.output])
+        self._write_splits()
         for (index, argument), numbers in self._lists.items():
             node = self._nodes[index]
             name = node.input[argument]
             if self._uses()[name] > 1:  # the other nodes keep the old numbers
-                new = name
-                while new in names:
-                    new += "_smaller"
-                names.add(new)
-                item = self._item(new, self._tensor(name).clone(), like=name)
-                self._graph.initializer.append(item)
+                new = self._new_name(name)
+                self._graph.initializer.append(self._item(new, self._tensor(name)))
                 node.input[argument] = name = new
             old = self._tensor(name)
             self.set_value(name, torch.tensor(numbers, dtype=old.dtype).reshape(old.shape))
@@ -78,12 +98,20 @@ class FileEdit:
         self._update_shapes()
         return self._proto
 
+    def _new_name(self, name: str) -> str:
+        names = {value.name for value in self._graph.initializer}
+        names.update(name for node in self._graph.node for name in [*node.input, *node.output])
+        while name in names:
+            name += "_smaller"
+        return name
+
     def _uses(self) -> Counter[str]:
-        uses = Counter(name for node in self._graph.node for name in node.input)
+        """Return how often every value is read, in graphs inside of nodes too."""
+        uses = Counter(_read_in(self._graph))
         uses.update(value.name for value in self._graph.output)
         return uses
 
-    def _item(self, name: str, tensor: Tensor, like: str | None = None) -> Any:
+    def _item(self, name: str, tensor: Tensor) -> Any:
         """Return a tensor as it is stored in a file."""
         onnx = onnx_library()
         if tensor.dtype == torch.bfloat16:
@@ -133,16 +161,10 @@ class FileEdit:
     def _remove_unused(self) -> None:
         """Remove nodes that computed what is a constant now."""
         uses, before = self._uses(), {value.name for value in self._original.graph.initializer}
+        were_used = set(_read_in(self._original.graph))
         for node in reversed(list(self._graph.node)):
-            if any(node.output) and not any(uses[name] for name in node.output):
-                was_used = any(
-                    name in other.input for name in node.output
-                    for other in self._original.graph.node
-                )  # fmt: skip
-                if was_used:
-                    uses.subtract(node.input)
-                    self._graph.node.remove(node)
-            elif not any(node.output):
+            is_used = any(uses[name] for name in node.output)
+            if not is_used and (were_used & set(node.output) or not any(node.output)):
                 uses.subtract(node.input)
                 self._graph.node.remove(node)
         for value in list(self._graph.initializer):
@@ -167,6 +189,15 @@ class FileEdit:
             for value in inferred.graph.value_info
             if value.name in known and _is_shaped(value)
         )
+
+
+def _read_in(graph: Any) -> Iterator[str]:
+    """Yield the names of the values that the nodes of a graph read."""
+    for node in graph.node:
+        yield from node.input
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs]:
+                yield from _read_in(inner)
 
 
 def _is_shaped(value: Any) -> bool:

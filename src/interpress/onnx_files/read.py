@@ -15,7 +15,7 @@ from interpress.onnx_files.batch import without_fixed_batch
 from interpress.onnx_files.library import onnx_library
 from interpress.onnx_files.names import identifier
 from interpress.onnx_files.reader import Reader
-from interpress.onnx_files.source import OnnxFile, attach
+from interpress.onnx_files.source import OnnxFile, attach, source_of
 from interpress.onnx_files.tail import check_tail
 
 _QUANTISED = {
@@ -34,8 +34,11 @@ def read_onnx(file: str | os.PathLike[str] | Any) -> fx.GraphModule:
     """
     proto, name = _load(file)
     _check(proto, name)
-    networks = [_read(proto, name, flexible) for flexible in (False, True)]
-    return without_fixed_batch(*networks)
+    network = _read(proto, name, flexible=False)
+    source = source_of(network)
+    if source is None or not source.fixed_batch:
+        return network
+    return without_fixed_batch(network, _read(proto, name, flexible=True))
 
 
 def _load(file: Any) -> tuple[Any, str]:

@@ -60,6 +60,7 @@ class Reader:
         self.graph = self._tracer.graph = fx.Graph(tracer_cls=fx.Tracer)
         self._proxies: dict[str, fx.Proxy] = {}
         self.values: dict[str, Any] = {item.name: _tensor(item) for item in proto.graph.initializer}
+        self._aliases: dict[str, str] = {}
         self._known = Shapes(proto)
         domains = {item.domain: item.version for item in proto.opset_import}
         self.opset = domains.get("", domains.get("ai.onnx", 1))
@@ -97,6 +98,10 @@ class Reader:
             raise NotReadable(f"it reads what {before.operator} at {before.node!r} computes")
         if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
             return [_constant(node)]
+        if node.op_type == "Identity" and isinstance(inputs[0], Tensor):
+            source = node.input[0]
+            self._aliases[node.output[0]] = self._aliases.get(source, source)
+            return inputs
         if any(attribute.type in _GRAPHS for attribute in node.attribute):
             raise NotReadable("it holds graphs that run or not, depending on values")
         name = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
@@ -157,9 +162,11 @@ class Reader:
         """Return a function that registers a constant of a node in the network."""
 
         def as_weight(value: str, constant: Tensor, buffer: bool) -> fx.Proxy:
+            value = self._aliases.get(value, value)
             if value not in self._proxies:
                 nodes = self.proto.graph.node
-                inputs = list(nodes[index].input) if operator else [value]
+                inputs = [self._aliases.get(name, name) for name in nodes[index].input]
+                inputs = inputs if operator else [value]
                 wanted = parameter_name(value, node, inputs.index(value))
                 trained = constant.is_floating_point() and not buffer
                 tensor = nn.Parameter(constant) if trained else constant

@@ -19,6 +19,10 @@ class Place:
     """The position in the flattened list; 0 for a single integer."""
 
 
+IMPLIED = ""
+"""The argument of integers that follow from the shape of a weight, and need not be written."""
+
+
 class FileInt(int):
     """An integer that knows its place in a file."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from torch import Tensor, fx
@@ -31,16 +33,28 @@ def check_tail(reader: Reader, name: str) -> list[str]:
             known = reader.values[value]
             if isinstance(known, Tensor) and not is_small(known):
                 raise _not_readable(reader, name, nodes[index].name or nodes[index].output[0])
-            if isinstance(known, np.ndarray) and any(
-                isinstance(size, fx.Proxy) for size in known.reshape(-1)
-            ):
-                continue  # the shape of a value
+            if isinstance(known, np.ndarray):
+                outputs += _sized(reader, known)
             if isinstance(known, fx.Proxy) and known.node.op == "call_function":
                 outputs.append(value)
     outputs = list(dict.fromkeys(outputs))
     if not any(isinstance(reader.values[value], fx.Proxy) for value in outputs):
         raise _not_readable(reader, name, "the end of the file")
     return outputs
+
+
+def _sized(reader: Reader, sizes: np.ndarray[Any, Any]) -> Iterator[str]:
+    """Yield the names of the values whose sizes these are: they must not change."""
+    names = {
+        value.node: name for name, value in reader.values.items() if isinstance(value, fx.Proxy)
+    }
+    waiting = [size.node for size in sizes.reshape(-1) if isinstance(size, fx.Proxy)]
+    while waiting:
+        node = waiting.pop()
+        if node not in names:
+            waiting += node.all_input_nodes
+        elif node.op == "call_function":
+            yield names[node]
 
 
 def _not_readable(reader: Reader, name: str, layer: str) -> CaptureError:

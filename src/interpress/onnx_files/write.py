@@ -18,7 +18,7 @@ from interpress.errors import ArgumentError, StorageError
 from interpress.files.tensor_file import target_path
 from interpress.onnx_files.edit import FileEdit
 from interpress.onnx_files.library import onnx_library
-from interpress.onnx_files.sizes import Place, at
+from interpress.onnx_files.sizes import IMPLIED, Place, at
 from interpress.onnx_files.source import OnnxFile, source_of
 
 _LARGEST = 2**31 - 2**20  # bytes of a file of protobuf; more goes into a second file
@@ -117,6 +117,8 @@ def _changed_sizes(
             if old[path] == new[path]:
                 continue
             place = file.sizes.get((node.name, path))
+            if place is not None and place.argument == IMPLIED:
+                continue
             if place is None or changed.get(place, new[path]) != new[path]:
                 raise StorageError(
                     f"{file.name} computes the size {old[path]} at {node.name!r}, which becomes "
@@ -131,6 +133,12 @@ def _changed_sizes(
                 f"{file.name} uses one list of sizes in several places, of which only some change "
                 f"(at {key[0]!r}); simplify the file with onnxsim"
             )
+    # a Split of equal parts may become one that says its sizes: all of them are needed then
+    lists = {(place.node, place.argument) for place in changed if place.argument == "split"}
+    after = {node.name: node for node in smaller.graph.nodes}
+    for key, place in file.sizes.items():
+        if (place.node, place.argument) in lists:
+            changed.setdefault(place, at_node(after, key))
     return changed
 
 

@@ -9,6 +9,7 @@ import torch
 
 from interpress.onnx_files.call import Call, aten
 from interpress.onnx_files.registry import operator
+from interpress.onnx_files.sizes import FileInt, Place
 
 _END = 2**31 - 1  # ends from here on mean the end of the dim
 
@@ -26,13 +27,16 @@ def split(call: Call) -> Any:
     x, axis = call.tensor(0), int(call.attribute("axis", 0))
     count = len(call.node.output)
     sizes = call.option(1, "split")
+    if sizes is None:
+        shape = call.shape(0)
+        length = None if shape is None else shape[axis]
+        if length is not None:  # every part has a size of its own, which may be written later
+            part = -(-length // count)
+            numbers = [*[part] * (count - 1), length - part * (count - 1)]
+            sizes = [FileInt(n, Place(call.index, "split", i)) for i, n in enumerate(numbers)]
     if sizes is not None:
         parts = call.run(aten.split_with_sizes.default, x, sizes, axis)
     else:
-        shape = call.shape(0)
-        length = None if shape is None else shape[axis]
-        if length is not None and length % count and call.opset < 18:
-            call.refuse(f"it splits {length} into {count} equal parts")
         parts = call.run(aten.chunk.default, x, count, axis)
     return [call.run(python.getitem, parts, index) for index in range(count)]
 
@@ -72,14 +76,8 @@ def gather(call: Call) -> Any:
     """Read `Gather`."""
     axis = int(call.attribute("axis", 0))
     index = call.constant(1)
-    if index is not None and not call.folds:
-        if index.ndim == 0:
-            number = call.number(1)
-            return call.run(aten.select.int, call.tensor(0), axis, number)
-        start, length = int(index.reshape(-1)[0]), index.numel()
-        ascending = torch.equal(index, torch.arange(start, start + length))
-        if index.ndim == 1 and start >= 0 and ascending:
-            return call.run(aten.slice.Tensor, call.tensor(0), axis, start, start + length)
+    if index is not None and index.ndim == 0 and not call.folds:
+        return call.run(aten.select.int, call.tensor(0), axis, call.number(1))
     table, index = call.tensor(0), call.tensor(1)
     if axis == 0 and call.constant(0) is not None and len(call.shape(0) or ()) == 2:
         return call.run(aten.embedding.default, table, index)

@@ -42,7 +42,7 @@ def layer_normalization(call: Call) -> Any:
     shape, scale = call.shape(0), call.constant(1)
     axis = call.attribute("axis", -1)
     if scale is not None:
-        sizes = list(scale.shape)
+        sizes = [call.implied(size) for size in scale.shape]
     elif shape is not None and all(size is not None for size in shape[axis:]):
         sizes = [int(size or 0) for size in shape[axis:]]
     else:
@@ -71,7 +71,8 @@ def rms_normalization(call: Call) -> Any:
     if scale is None:
         call.refuse("its scale is computed by the network")
     return call.run(
-        aten.rms_norm.default, call.tensor(0), list(scale.shape), call.tensor(1),
+        aten.rms_norm.default, call.tensor(0),
+        [call.implied(size) for size in scale.shape], call.tensor(1),
         call.attribute("epsilon", 1e-5),
     )  # fmt: skip
 
