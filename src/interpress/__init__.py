@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from interpress.linalg import interpolative_decomposition as interpolative_decomposition
     from interpress.method import METHODS as METHODS
     from interpress.method import Method as Method
+    from interpress.onnx_files.compare import OnnxReport as OnnxReport
+    from interpress.onnx_files.read import read_onnx as read_onnx
     from interpress.pipeline.warn import FewExamplesWarning as FewExamplesWarning
     from interpress.pipeline.warn import RuinedWarning as RuinedWarning
     from interpress.result import Result as Result
@@ -54,6 +56,7 @@ _HOMES = {
     "FewExamplesWarning": "pipeline.warn",
     "MemorizedWarning": "evaluation.memorized",
     "Method": "method",
+    "OnnxReport": "onnx_files.compare",
     "OtherOutput": "evaluation.output_errors",
     "Result": "result",
     "RuinedWarning": "pipeline.warn",
@@ -67,6 +70,7 @@ _HOMES = {
     "find_spaces": "dryrun.find",
     "interpolative_decomposition": "linalg",
     "load": "storage.result_folder",
+    "read_onnx": "onnx_files.read",
     "shrink": "surgery.shrink",
 }
 

@@ -22,6 +22,8 @@ from interpress.evaluation.output_meaning import AUTO, Output
 from interpress.graph.dispatched import without_dispatch
 from interpress.graph.model_state import untouched, unwrap
 from interpress.method import Method
+from interpress.onnx_files.compare import check_reading
+from interpress.onnx_files.read import is_onnx, read_onnx
 from interpress.parallel.processes import Processes
 from interpress.pipeline.distilling import distill_pair
 from interpress.pipeline.options import Options, as_device, as_folder, as_patterns
@@ -31,7 +33,7 @@ from interpress.result import Result
 
 
 def analyze(
-    model: nn.Module,
+    model: nn.Module | str | os.PathLike[str],
     data: Any,
     *,
     exclude: Sequence[str] = (),
@@ -62,7 +64,7 @@ def analyze(
 
 
 def compress(
-    model: nn.Module,
+    model: nn.Module | str | os.PathLike[str],
     data: Any,
     *,
     method: str | Method = "preserve",
@@ -91,7 +93,7 @@ def compress(
     relative error per layer, certified) or `width` (the fraction of every layer).
 
     Args:
-        model: The trained network. It is left as it was.
+        model: The trained network, or the path of an ONNX file. It is left as it was.
         data: Unlabelled inputs of the model: a tensor, a DataLoader, or any iterable of tensors,
             tuples (inputs first, labels ignored) or dicts. One in five is held out, never fitted.
         method: "preserve", "iterative-id", "constant-id", or an `interpress.Method`.
@@ -162,12 +164,15 @@ def _tokens(data: Any, tokenizer: Any) -> Any:
     return data if tokenizer is None else tokenized(data, tokenizer)
 
 
-def _analyzed(model: nn.Module, data: Any, options: Options) -> Analysis:
+def _analyzed(model: Any, data: Any, options: Options) -> Analysis:
+    if is_onnx(model):
+        model = read_onnx(model)
     network, processes = without_dispatch(unwrap(model)), Processes()
     if not processes.is_first:
         options = replace(options, progress=False)
     with untouched(network):
         calibration = read_data(network, data, options)
+        check_reading(network, calibration.first())
         spaces = find(network, calibration, options)
         with display(options.progress) as bars:
             study = measure(spaces, calibration, options, bars)

@@ -18,6 +18,7 @@ from interpress.distillation.options import DistillOptions
 from interpress.errors import ArgumentError
 from interpress.evaluation.token_speed import TokenSpeed, token_speed
 from interpress.files.tensor_file import save_text
+from interpress.onnx_files.write import save_onnx
 from interpress.parallel.processes import Processes
 from interpress.pipeline.distilling import distill_result
 from interpress.pipeline.options import as_folder
@@ -119,6 +120,16 @@ class Result(Outcome):
         """
         if Processes().is_first:
             save_pretrained(self, folder, tokenizer, overwrite)
+
+    def save_onnx(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the smaller network as an ONNX file, if the original was read from one.
+
+        It is the original file with smaller weights and sizes: names, opset, metadata and dynamic
+        axes stay. `onnx` says how both compare in ONNX Runtime. Of several processes, only the
+        first writes.
+        """
+        if Processes().is_first:
+            save_onnx(self.original, self.model, path, overwrite)
 
     def report(
         self, path: str | os.PathLike[str], *, evaluation: Any = None, overwrite: bool = False

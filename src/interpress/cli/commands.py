@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,8 @@ def compress(
         return
     try:
         print(result.summary())
+        if result.onnx is not None:
+            print(result.onnx)
         print(f"Saved to {options.out}; open {options.out / PAGE} in a browser", flush=True)
         if options.pretrained is not None:
             print(f"{options.pretrained} can be loaded by from_pretrained", flush=True)
@@ -168,6 +170,7 @@ def _result_record(result: interpress.Result, folder: Path) -> dict[str, Any]:
         "params": result.params,
         "latency": result.latency,
         "agreement": None if agreement is None else agreement_record(agreement),
+        "onnx": None if result.onnx is None else asdict(result.onnx),
         "widths": dict(result.widths),
         "ranks": dict(result.ranks),
     }

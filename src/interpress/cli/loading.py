@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from interpress.cli.failing import warn
 from interpress.cli.model_options import ModelOptions
 from interpress.errors import ArgumentError, DataError, StorageError
+from interpress.onnx_files.read import read_onnx
 
 _LISTED = 6  # names of a module that an error lists
 
@@ -29,7 +30,9 @@ def load_model(options: ModelOptions, *, warn_if_untrained: bool = True) -> nn.M
     """
     device = checked_device(options.device)
     folder = Path(options.name)
-    if folder.is_dir() or ":" not in options.name:
+    if folder.suffix == ".onnx":
+        model = _from_onnx(options)
+    elif folder.is_dir() or ":" not in options.name:
         model = _from_hugging_face(options)
     else:
         model = _from_function(options)
@@ -56,13 +59,22 @@ def checked_device(name: str, flag: str = "--device") -> torch.device:
     return device
 
 
+def _from_onnx(options: ModelOptions) -> nn.Module:
+    if options.arguments or options.weights is not None:
+        raise ArgumentError(
+            "--model-arg and --weights are for a function that builds the network, not for an ONNX "
+            "file, which has its weights; leave them out"
+        )
+    return read_onnx(options.name)
+
+
 def _from_function(options: ModelOptions) -> nn.Module:
     name = options.name
     module_name, separator, function_name = name.rpartition(":")
     if not separator or not module_name or not function_name:
         raise ArgumentError(
-            f"{name!r} does not name a model; give package.module:function, file.py:function or "
-            "a Hugging Face model folder"
+            f"{name!r} does not name a model; give package.module:function, file.py:function, "
+            "an ONNX file or a Hugging Face model folder"
         )
     function = _find_function(module_name, function_name)
     try:
@@ -148,8 +160,8 @@ def _from_hugging_face(options: ModelOptions) -> nn.Module:
         if not Path(folder).is_dir():
             raise ArgumentError(
                 f"{folder!r} does not name a model: it is no folder, and no model of this name is "
-                "in the cache of Hugging Face; give package.module:function, file.py:function or "
-                "a Hugging Face model folder"
+                "in the cache of Hugging Face; give package.module:function, file.py:function, an "
+                "ONNX file or a Hugging Face model folder"
             ) from error
         line = next(iter(str(error).splitlines()), "")
         raise StorageError(

@@ -24,6 +24,7 @@ from interpress.surgery.attributes import (
     write_sizes,
 )
 from interpress.surgery.cut import Cut, shrunk_shapes
+from interpress.surgery.graph_sizes import update_graph_sizes
 from interpress.surgery.size_attributes import find_candidates, observe_sizes
 from interpress.surgery.weights import copy_with
 
@@ -60,6 +61,7 @@ class FakeTrial:
             }
         self._model = copy_with(program.model, fakes)
         update_known_sizes(self._model)
+        update_graph_sizes(cut, self._model)
         self._inputs = program.example.map(self._mode.from_tensor)
 
     def run(self, choices: Choices) -> Failure | None:

@@ -26,6 +26,7 @@ from interpress.graph.flattened_products import as_linear_layers
 from interpress.graph.model_state import evaluation, unwrap
 from interpress.graph.on_device import common_device
 from interpress.graph.program import Program
+from interpress.graph.traced_nodes import restore_origins, with_steps
 
 _EXPORTING = threading.Lock()  # torch.export keeps state of the whole process while it runs
 _TRANSPARENT = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
@@ -149,7 +150,9 @@ def _export(model: nn.Module, example: Example) -> ExportedProgram:
         try:
             with _EXPORTING, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch.export warns about torch's internals
-                return export(model, example.args, dict(example.kwargs), strict=False, **options)
+                with with_steps(model) as stepped:
+                    args, kwargs = example.args, dict(example.kwargs)
+                    return export(stepped, args, kwargs, strict=False, **options)
         except Exception as problem:  # torch.export raises many types
             problems.append(problem)
     raise CaptureError(
@@ -224,7 +227,7 @@ def _to_program(model: nn.Module, exported: ExportedProgram, example: Example) -
         else:
             constants[node.name] = tensors.constants[target]
     return Program(
-        nodes=tuple(_flatten(exported.graph_module)),
+        nodes=tuple(_flatten(exported.graph_module, model)),
         weights=weights,
         constants=constants,
         inputs=tuple(inputs),
@@ -253,10 +256,11 @@ class _Tensors:
         return next(alias for alias, candidate in self.named.items() if candidate is tensor)
 
 
-def _flatten(module: fx.GraphModule) -> list[fx.Node]:
+def _flatten(module: fx.GraphModule, model: nn.Module) -> list[fx.Node]:
     """Return the nodes of a graph, with regions that only change a mode inlined."""
     flat = fx.Graph()
     _copy_into(flat, module, None, None)
+    restore_origins(flat.nodes, model)
     # assertions about the captured dtypes would fail in a run with another dtype
     for node in reversed(list(flat.nodes)):
         if not node.users and "_assert_tensor_metadata" in str(node.target):

@@ -19,7 +19,10 @@ _VIEWS = ("aten.view", "aten.reshape", "aten._unsafe_view")
 
 
 def as_linear_layers(graph: fx.Graph) -> None:
-    """Replace these products in a graph, in place."""
+    """Replace these products in a graph, in place.
+
+    The new node keeps the two views that it replaces in its `meta`, as "flattened" and "restored".
+    """
     for node in list(graph.nodes):
         if node.op == "call_function" and family(node) == "aten.addmm" and not node.kwargs:
             _replace(graph, node)
@@ -43,6 +46,8 @@ def _replace(graph: fx.Graph, product: fx.Node) -> None:
         linear = graph.call_function(torch.ops.aten.linear.default, (source, transposed, bias))
     transposed.meta = {**product.meta, "val": weight.meta["val"].t()}
     linear.meta = {**product.meta, "val": last.meta["val"]}
+    if source is not rows:
+        linear.meta |= {"flattened": rows, "restored": last}
     for new in (transposed, linear):
         new.meta["captured"] = new.name
     last.replace_all_uses_with(linear)

@@ -255,6 +255,11 @@ def is_float_node(node: fx.Node) -> bool | None:
     return value.is_floating_point() if isinstance(value, Tensor) else None
 
 
+def is_plain_integer(leaf: Any) -> bool:
+    """Return whether an argument is an integer, and no truth value or symbol."""
+    return type(leaf) is int
+
+
 def is_float_dtype(leaf: Any) -> bool:
     """Return whether an argument is a floating-point dtype."""
     return isinstance(leaf, torch.dtype) and leaf.is_floating_point

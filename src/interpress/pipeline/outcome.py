@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import torch
 from torch import nn
 
 from interpress.allocation.curve import Point, point_at, trade_off
@@ -14,10 +15,12 @@ from interpress.allocation.problem import Problem
 from interpress.allocation.registry import ALLOCATIONS
 from interpress.budgets.budget import Budget
 from interpress.calibration.study import Study
+from interpress.data.batches import batch_size, take
 from interpress.evaluation.tally import Agreement
 from interpress.method import Method
 from interpress.network.network import Network
 from interpress.network.tap_errors import TapError, tap_error
+from interpress.onnx_files.compare import OnnxReport, compare_files
 from interpress.pipeline.options import Options
 from interpress.pipeline.steps import state_problem
 from interpress.selection.orders import Orders
@@ -26,6 +29,7 @@ from interpress.spaces.cost import Cost
 from interpress.spaces.spaces import Spaces
 
 _CURVE_POINTS = 50
+_ONNX_EXAMPLES = 16  # that two ONNX files are compared on
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,20 @@ class Outcome:
                 f"{', '.join(untrusted)} ({self.orders.untrusted[untrusted[0]]})."
             )
         return tuple(notes)
+
+    @cached_property
+    def onnx(self) -> OnnxReport | None:
+        """How the smaller network compares with the ONNX file that the original was read from.
+
+        None if it was not read from one, or ONNX Runtime is not installed. Both run in ONNX Runtime
+        on held-out examples.
+        """
+        evaluator = None if self.study.data is None else self.study.evaluator()
+        example = self.spaces.program.example
+        if evaluator is not None:
+            first = next(iter(evaluator.examples()))
+            example = take(first, torch.arange(min(batch_size(first), _ONNX_EXAMPLES)))
+        return compare_files(self.original, self.model, example)
 
     @property
     def judged_on(self) -> str:

@@ -32,14 +32,18 @@ from interpress.files.tensor_file import (
 )
 from interpress.graph.example import Example
 from interpress.graph.model_state import unwrap
+from interpress.onnx_files.source import source_of
+from interpress.onnx_files.write import save_onnx
 from interpress.pipeline.outcome import Outcome
 from interpress.pretrained.build import built_from
 from interpress.storage.example_description import describe
 from interpress.storage.fingerprint import fingerprint, matches
 from interpress.storage.ranks import checked_ranks, with_ranks
+from interpress.storage.sizes import changed_sizes, set_sizes
 from interpress.surgery.weights import copy_with
 
 WEIGHTS, PLAN, PAGE = "weights.safetensors", "plan.json", "report.html"
+ONNX = "model.onnx"
 _KIND = "compressed-network"
 
 
@@ -51,6 +55,8 @@ def save_result(
     text = json.dumps(_record(outcome), indent=1)
     tensors = dict(_tensors(outcome.model))
     with replaced_folder(target) as temporary:
+        if source_of(outcome.original) is not None:
+            save_onnx(outcome.original, outcome.model, temporary / ONNX, overwrite)
         (temporary / PLAN).write_text(text, encoding="utf-8")
         if page is not None:
             (temporary / PAGE).write_text(page, encoding="utf-8")
@@ -102,11 +108,12 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "refit_kept": outcome.network.refit_kept,
         "distilled": None if distilled is None else distilled.record(),
         "proof": outcome.network.proof.difference,
+        "onnx": None if outcome.onnx is None else asdict(outcome.onnx),
         "plan": [asdict(row) for row in outcome.plan],
         "frozen": {space.name: space.frozen for space in outcome.spaces.frozen},
         "original": _architecture(outcome.original),
         "low_rank": None if low_rank is None else low_rank.record(),
-        "sizes": list(changed_sizes(with_ranks(outcome.original, outcome.ranks), outcome.model)),
+        "sizes": changed_sizes(with_ranks(outcome.original, outcome.ranks), outcome.model),
         "output": fingerprint(outcome.model, describe(outcome.spaces.program.example)),
     }
 
@@ -122,7 +129,7 @@ def checked_target(
     if not above.is_dir():
         raise StorageError(f"{above} is a file, so {target} cannot be created; choose another")
     names = sorted(path.name for path in target.iterdir()) if target.exists() else []
-    foreign = [name for name in names if name not in (PLAN, WEIGHTS, PAGE)]
+    foreign = [name for name in names if name not in (PLAN, WEIGHTS, PAGE, ONNX, f"{ONNX}.data")]
     if foreign:
         raise StorageError(f"{target} also holds {foreign[0]!r}; move that away, or choose another")
     if names and not overwrite:
@@ -146,7 +153,7 @@ def load(folder: str | os.PathLike[str], model: Any) -> nn.Module:
         _check_tensors(source, tensors, dict(_tensors(network)))
         with torch.inference_mode(False):
             smaller = _filled(source, network, tensors)
-        _set_sizes(source, smaller, record["sizes"])
+        set_sizes(source / PLAN, smaller, record["sizes"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise StorageError(
             f"{source / PLAN} lacks or garbles {error}; save the result again"
@@ -196,21 +203,6 @@ def _check_tensors(
             raise StorageError(f"{source / WEIGHTS}: {name!r} holds NaN; save again")
 
 
-def _set_sizes(source: Path, smaller: nn.Module, sizes: Any) -> None:
-    """Set recorded sizes, which must be integers that the module already has."""
-    modules = dict(smaller.named_modules())
-    for module, attribute, value in sizes:
-        current = vars(modules[module])[attribute]
-        new = tuple(value) if isinstance(current, tuple) else value
-        alike = _is_size(current) and _is_size(new) and type(current) is type(new)
-        if not alike or (isinstance(new, tuple | list) and len(new) != len(current)):
-            raise StorageError(
-                f"{source / PLAN} sets {module}.{attribute} to {value!r}, but it is {current!r} in "
-                "the model; only sizes can be set. Save the result again"
-            )
-        setattr(modules[module], attribute, new)
-
-
 def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if not source.is_dir():
         raise StorageError(f"{source} is not a folder; give the one that was saved to")
@@ -244,21 +236,6 @@ def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number in JSON")
-
-
-def changed_sizes(original: nn.Module, smaller: nn.Module) -> Iterator[tuple[str, str, Any]]:
-    """Yield module, attribute and new value of every integer (or tuple of them) that differs."""
-    for (name, before), after in zip(original.named_modules(), smaller.modules(), strict=True):
-        for attribute, value in vars(before).items():
-            new = vars(after).get(attribute, value)
-            if _is_size(value) and _is_size(new) and value != new:
-                yield name, attribute, new
-
-
-def _is_size(value: Any) -> bool:
-    if isinstance(value, tuple | list):
-        return all(isinstance(part, int) for part in value)
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

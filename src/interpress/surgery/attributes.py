@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from interpress.surgery.cut import Cut
+from interpress.surgery.graph_sizes import update_graph_sizes
 from interpress.surgery.size_attributes import (
     Candidates,
     Sizes,
@@ -71,6 +72,7 @@ def update_attributes(cut: Cut, smaller: nn.Module) -> None:
     """Set the size attributes of a smaller copy to its actual sizes."""
     spaces = cut.spaces
     update_known_sizes(smaller)
+    update_graph_sizes(cut, smaller)
     if not modules_with_integers(spaces.program.model, KNOWN_TYPES):
         return
     widths = {name: len(index) for name, index in cut.kept.items()}

@@ -8,6 +8,7 @@ place of the original ones, so shared weights stay shared and the original model
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -53,7 +54,8 @@ def copy_with(
             setattr(replacement, key, copy.deepcopy(value))
         memo[id(original)] = replacement
     try:
-        with torch.inference_mode(False):
+        with torch.inference_mode(False), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch's own, of its graph modules
             duplicate = copy.deepcopy(model, memo)
     except Exception as problem:
         raise SurgeryError(

@@ -1,0 +1,57 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interpress.onnx_files.call import Call, aten
+from interpress.onnx_files.registry import operator
+from interpress.onnx_files.windows import padded, window
+
+_MAX = {1: aten.max_pool1d.default, 2: aten.max_pool2d.default, 3: aten.max_pool3d.default}
+_AVERAGE = {1: aten.avg_pool1d.default, 2: aten.avg_pool2d.default, 3: aten.avg_pool3d.default}
+
+
+@operator("MaxPool")
+def max_pool(call: Call) -> Any:
+    """Read `MaxPool`."""
+    if len([name for name in call.node.output if name]) > 1:
+        call.refuse("its indices are read")
+    frame = window(call, [int(size) for size in call.attribute("kernel_shape")])
+    pads = frame.pads[: len(frame.kernel)]
+    wide = any(2 * pad > kernel for pad, kernel in zip(pads, frame.kernel, strict=True))
+    if wide:
+        call.refuse(f"it pads {pads}, more than half of its window")
+    x, pads = padded(call, call.tensor(0), frame, float("-inf"))
+    ceil_mode = bool(call.attribute("ceil_mode", 0))
+    return call.run(
+        _MAX[len(frame.kernel)], x, frame.kernel, frame.strides, pads, frame.dilations, ceil_mode
+    )
+
+
+@operator("AveragePool")
+def average_pool(call: Call) -> Any:
+    """Read `AveragePool`."""
+    frame = window(call, [int(size) for size in call.attribute("kernel_shape")])
+    counts_padding = bool(call.attribute("count_include_pad", 0))
+    if any(dilation != 1 for dilation in frame.dilations):
+        call.refuse(f"it has dilations {frame.dilations}")
+    x, pads = padded(call, call.tensor(0), frame, 0.0)
+    if x is not call.inputs[0] and not counts_padding:
+        call.refuse("it pads the two ends of a dim differently and does not count the padding")
+    ceil_mode = bool(call.attribute("ceil_mode", 0))
+    return call.run(
+        _AVERAGE[len(frame.kernel)], x, frame.kernel, frame.strides, pads, ceil_mode, counts_padding
+    )
+
+
+@operator("GlobalAveragePool")
+def global_average_pool(call: Call) -> Any:
+    """Read `GlobalAveragePool`."""
+    return call.run(aten.mean.dim, call.tensor(0), list(range(2, call.rank(0))), True)
+
+
+@operator("GlobalMaxPool")
+def global_max_pool(call: Call) -> Any:
+    """Read `GlobalMaxPool`."""
+    return call.run(aten.amax.default, call.tensor(0), list(range(2, call.rank(0))), True)

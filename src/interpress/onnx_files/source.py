@@ -1,0 +1,55 @@
+"""`OnnxFile`: what is remembered of the file that a network was read from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx, nn
+
+from interpress.onnx_files.sizes import Path, Place
+
+_KEY = "interpress.onnx"
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxFile:
+    """A file, and how the network that was read from it refers to it."""
+
+    proto: Any
+    """The `onnx.ModelProto`; it is never changed."""
+    name: str
+    """What errors call it."""
+    inputs: Mapping[str, str]
+    """The arguments of the network, to the names of the inputs in the file."""
+    outputs: tuple[str, ...]
+    """The names of the values that the network returns."""
+    weights: Mapping[str, str] = field(default_factory=dict)
+    """The parameters and buffers of the network, to the names of the values in the file."""
+    sizes: Mapping[tuple[str, Path], Place] = field(default_factory=dict)
+    """Integers among the arguments of the network's nodes, to their places in the file."""
+    kept: tuple[str, ...] = ()
+    """Operators after the network that are kept in the file as they are."""
+
+    def __deepcopy__(self, memo: Any) -> OnnxFile:
+        return self
+
+    @property
+    def fixed_batch(self) -> bool:
+        """Whether the file says that it takes one example at a time."""
+        values = {value.name: value.type.tensor_type for value in self.proto.graph.input}
+        shapes = [values[name].shape.dim for name in self.inputs.values()]
+        return any(len(dims) > 0 and dims[0].dim_value == 1 for dims in shapes)
+
+
+def attach(network: fx.GraphModule, file: OnnxFile) -> None:
+    """Remember the file that a network was read from; copies of the network remember it too."""
+    network.meta[_KEY] = file
+
+
+def source_of(network: nn.Module) -> OnnxFile | None:
+    """Return the file that a network was read from, or None."""
+    meta = getattr(network, "meta", None)
+    source = meta.get(_KEY) if isinstance(meta, dict) else None
+    return source if isinstance(source, OnnxFile) else None
