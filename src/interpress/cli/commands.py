@@ -16,6 +16,7 @@ from interpress.budgets.budget import Budget
 from interpress.cli.compress_options import CompressOptions
 from interpress.cli.data_files.batches import open_batches
 from interpress.cli.data_options import DataOptions
+from interpress.cli.earlier_result import load_earlier
 from interpress.cli.loading import checked_device, load_model
 from interpress.cli.method_options import MethodOptions
 from interpress.cli.model_options import ModelOptions
@@ -110,6 +111,7 @@ def compress(
             memory=options.memory,
             device=options.compute_on,
             checkpoint=options.checkpoint,
+            preprocessing=batches.preprocessing(),
             lowrank=options.lowrank,
             distill=options.minutes or MINUTES if options.distill else False,
             **output.arguments(),
@@ -204,12 +206,12 @@ def evaluate(
         raise ArgumentError("--other-weights is for --other; leave it out")
     with model_output_aside(as_json):
         first = load_model(model)
+        batches = open_batches(data, model)
         if compressed is not None:
-            second = interpress.load(compressed, first)
+            second = load_earlier(compressed, first, model, batches)
         else:
             assert other is not None
             second = load_model(replace(model, name=other, weights=other_weights))
-        batches = open_batches(data, model)
         agreement = _compare((first, second), batches, batches.labels(), output, data.path)
     if as_json:
         print_json(agreement_record(agreement))

@@ -43,6 +43,16 @@ class Batches:
         self._cache_left = _CACHE_BYTES
         self.count = len(chosen)
 
+    def preprocessing(self) -> dict[str, Any]:
+        """Return what is done to the raw inputs, and the shape of one prepared example."""
+        record = self._file.preprocessing()
+        if record["inputs"] == "text":
+            return record
+        inputs = self._batch(0)
+        if isinstance(inputs, dict):
+            return {**record, "shape": {name: list(t.shape[1:]) for name, t in inputs.items()}}
+        return {**record, "shape": list(inputs.shape[1:])}
+
     def labels(self) -> Tensor | None:
         """Return one label per example, or None if they are unknown."""
         labels = self._file_labels()

@@ -38,3 +38,7 @@ class DataFile(ABC):
     @abstractmethod
     def inputs(self, indices: Sequence[int]) -> Any:
         """Return some examples as one batch of model inputs: a tensor, or a dict of tensors."""
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return what is done to the raw inputs, to record with a result."""
+        return {"inputs": "arrays"}
