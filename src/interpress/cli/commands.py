@@ -44,7 +44,7 @@ def inspect(
     with model_output_aside(as_json):
         network = load_model(model, warn_if_untrained=False)
         if data is not None:
-            example = CalibrationSet(open_batches(data, model), network).first()
+            example = CalibrationSet(open_batches(data, model, network), network).first()
         spaces = interpress.find_spaces(network, example, exclude=exclude)
     if not as_json:
         print(spaces)
@@ -93,7 +93,7 @@ def compress(
     _check(options)
     with process_group() as processes, model_output_aside(as_json):
         network = load_model(model)
-        batches = open_batches(data, model)
+        batches = open_batches(data, model, network)
         evaluation = None
         if options.evaluation is not None:
             evaluation_data = replace(data, path=options.evaluation, limit=0)
@@ -156,7 +156,7 @@ def _evaluation_batches(
     data: DataOptions, model: ModelOptions, network: nn.Module, output: OutputOptions
 ) -> Iterable[Any]:
     """Return evaluation data with labels, after a check that the network runs on them."""
-    batches = open_batches(data, model).with_labels()
+    batches = open_batches(data, model, network).with_labels()
     _compare((network, network), [next(iter(batches))], None, output, data.path)
     return batches
 
@@ -206,7 +206,7 @@ def evaluate(
         raise ArgumentError("--other-weights is for --other; leave it out")
     with model_output_aside(as_json):
         first = load_model(model)
-        batches = open_batches(data, model)
+        batches = open_batches(data, model, first)
         if compressed is not None:
             second = load_earlier(compressed, first, model, batches)
         else:
@@ -240,7 +240,7 @@ def curve(
     parts = _method(method)
     with model_output_aside(as_json):
         network = load_model(model)
-        batches = open_batches(data, model)
+        batches = open_batches(data, model, network)
         analysis = interpress.analyze(
             network, batches, exclude=exclude, seed=data.seed, **output.arguments()
         )

@@ -32,7 +32,7 @@ def distill(
     checked_target(out, force, "pass --force")
     with process_group() as processes, model_output_aside(as_json):
         original = load_model(model)
-        batches = open_batches(data, model)
+        batches = open_batches(data, model, original)
         smaller = load_earlier(folder, original, model, batches)
         distilled = interpress.distill(
             original, smaller, batches, seed=data.seed, **asked, **output.arguments()
