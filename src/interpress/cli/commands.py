@@ -58,7 +58,7 @@ def inspect(
                 {
                     "name": space.name, "size": space.size, "step": space.step,
                     "producers": space.producers, "consumers": space.consumers,
-                    "frozen": space.frozen,
+                    "frozen": space.frozen, "remedy": space.remedy,
                 }
                 for space in spaces
             ],

@@ -134,7 +134,8 @@ def interleave(labelling: Labelling, repeats: int, dim: int) -> Labelling:
 def join(op: Op, values: Sequence[Value], dim: int) -> Labellings:
     """Return the labellings of `torch.cat(values, dim)`; along other dims the values are aligned.
 
-    A value without labels along `dim` gets the label `FIXED` there.
+    A value without labels along `dim` gets the label `FIXED` there. Two values may hold the same
+    channels, as `x` and `x + f(x)` do. Each of them is then a column of its own where it is read.
     """
     dim %= len(values[0].shape)
     without_dim = [
@@ -142,7 +143,7 @@ def join(op: Op, values: Sequence[Value], dim: int) -> Labellings:
         for value in values
     ]
     along_others = align(op, *without_dim).labellings
-    channels = _joined(values, dim, slab=False)
+    channels = [_without_repeats(op, la, dim) for la in _joined(values, dim, slab=False)]
     has_slabs = all(_along(value, dim, slab=True) is not None for value in values)
     slabs = _joined(values, dim, slab=True) if has_slabs else []
     return tidy([*along_others, *channels, *slabs])
@@ -176,6 +177,25 @@ def _joined(values: Sequence[Value], dim: int, *, slab: bool) -> list[Labelling]
         pieces.append(labels.expand(size))
     inner = slab and all(labelling is not None and labelling.inner for labelling in labellings)
     return [Labelling(torch.cat(pieces, dim), slab=slab, inner=inner)]
+
+
+def _without_repeats(op: Op, labelling: Labelling, dim: int) -> Labelling:
+    """Return the labelling with every label once along `dim`, if it varies along `dim` only.
+
+    A label that occurs again is replaced by a fresh label of the same channel.
+    """
+    flat = labelling.labels.reshape(-1)
+    order = flat.argsort(stable=True)
+    again = torch.zeros(len(flat), dtype=torch.bool)
+    again[order[1:]] = flat[order][1:] == flat[order][:-1]
+    again &= flat != FIXED
+    if labelling.support != (dim,) or not bool(again.any()):
+        return labelling
+    fresh = op.trace.fresh(int(again.sum()))
+    op.trace.unite(fresh, flat[again], "")
+    distinct = flat.clone()
+    distinct[again] = fresh
+    return replace(labelling, labels=distinct.reshape(labelling.labels.shape))
 
 
 def _with(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:

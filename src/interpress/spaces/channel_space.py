@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from interpress.errors import ArgumentError
+from interpress.spaces.frozen import family_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,11 @@ class ChannelSpace:
     consumers: tuple[str, ...] = ()
     taps: tuple[str, ...] = ()
     frozen: str | None = None
+
+    @property
+    def remedy(self) -> str | None:
+        """What a user can do so that a frozen space shrinks; None if it can shrink."""
+        return None if self.frozen is None else family_of(self.frozen).remedy
 
     def widths(self) -> range:
         """Return the numbers of channels that may be kept, smallest first."""

@@ -22,7 +22,7 @@ from interpress.graph.program import Program
 from interpress.labels.trace import Trace, Value
 from interpress.ops.registry import terms
 from interpress.spaces.channel_space import ChannelSpace
-from interpress.spaces.dim_sizes import Size, labels_along, length, size_of
+from interpress.spaces.dim_sizes import Size, dim_length, labels_along, length, size_of
 from interpress.spaces.membership import Membership
 
 CostTerm = tuple[int, tuple[Size, ...]]
@@ -106,6 +106,19 @@ class CostModel:
             total += cost
             dependent += cost if any(spaces & set(s) for size in term[1] for _, s in size) else 0
         return dependent / total if total else 0.0
+
+    def fixed_flops(self) -> list[tuple[float, frozenset[int]]]:
+        """Return the operators that depend on no shrinkable space.
+
+        Each is given by its share of all FLOPs and the (frozen) spaces that it depends on.
+        """
+        total = max(self().flops, 1)
+        fixed = []
+        for term in self._flops:
+            spaces = frozenset(space for size in term[1] for _, along in size for space in along)
+            if all(self._spaces[space].frozen is not None for space in spaces):
+                fixed.append((self._evaluate(term, {}) / total, spaces))
+        return fixed
 
     def largest_activation(self) -> int:
         """Return the bytes of the largest value that an operator allocates, for the example."""
@@ -292,17 +305,6 @@ class Meter:
         for size in term[1]:
             result *= dim_length(size, shares)
         return result
-
-
-def dim_length(size: Size, shares: Mapping[int, float]) -> float:
-    """Return the length of a dim when each space keeps its share, in floating point."""
-    total = 0.0
-    for count, spaces in size:
-        part = float(count)
-        for space in spaces:
-            part *= shares.get(space, 1.0)
-        total += part
-    return total
 
 
 def _is_view(target: object) -> bool:

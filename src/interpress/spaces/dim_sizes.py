@@ -35,6 +35,17 @@ def length(size: Size, shares: Mapping[int, Fraction]) -> int:
     return int(total)
 
 
+def dim_length(size: Size, shares: Mapping[int, float]) -> float:
+    """Return the length of a dim when each space keeps its share, in floating point."""
+    total = 0.0
+    for count, spaces in size:
+        part = float(count)
+        for space in spaces:
+            part *= shares.get(space, 1.0)
+        total += part
+    return total
+
+
 def labels_along(value: Value, dim: int) -> Tensor | None:
     """Return the labels along a dim, at index 0 of all others; None if the dim has no labels."""
     labellings = [labelling for labelling in value.labellings if dim in labelling.support]

@@ -12,6 +12,7 @@ from interpress.graph.program import Program
 from interpress.labels.trace import Trace
 from interpress.spaces.channel_space import ChannelSpace, union
 from interpress.spaces.cost import CostModel
+from interpress.spaces.frozen import FrozenShare, frozen_shares
 from interpress.spaces.membership import Membership
 from interpress.spaces.table import render
 from interpress.spaces.taps import Tap
@@ -75,6 +76,15 @@ class Spaces(Sequence[ChannelSpace]):
         """The spaces that cannot lose channels. Each has a reason in its own `frozen`."""
         return [space for space in self.all if space.frozen is not None]
 
+    def frozen_shares(self) -> tuple[FrozenShare, ...]:
+        """Return the frozen spaces by family of reasons, with a remedy and their share of FLOPs.
+
+        Together with FLOPs that belong to no space, the shares add up to
+        `1 - cost.shrinkable_share()`.
+        """
+        reasons = [(space.name, space.frozen) for space in self.all]
+        return frozen_shares(reasons, self.cost.fixed_flops())
+
     def freeze(self, reasons: Mapping[str, str]) -> Spaces:
         """Return the same spaces with the named ones frozen. An earlier reason is kept."""
         changed = tuple(
@@ -102,6 +112,6 @@ class Spaces(Sequence[ChannelSpace]):
         return number
 
     def __str__(self) -> str:
-        return render(self.all, self.cost, self.unused)
+        return render(self.all, self.cost, self.unused, self.frozen_shares())
 
     __repr__ = __str__

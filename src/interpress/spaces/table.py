@@ -10,12 +10,17 @@ from rich.table import Table
 
 from interpress.spaces.channel_space import ChannelSpace
 from interpress.spaces.cost import CostModel
+from interpress.spaces.frozen import FrozenShare
 
 
 def render(
-    spaces: Sequence[ChannelSpace], cost: CostModel, unused: Sequence[str], width: int = 80
+    spaces: Sequence[ChannelSpace],
+    cost: CostModel,
+    unused: Sequence[str],
+    shares: Sequence[FrozenShare] = (),
+    width: int = 80,
 ) -> str:
-    """Return a table of all spaces, with a summary below it.
+    """Return a table of all spaces, with a summary and remedies for frozen spaces below it.
 
     A row has the size of a space, the share of FLOPs that depends on it, the modules that make and
     read it, or the reason why it is frozen.
@@ -32,6 +37,8 @@ def render(
     console = Console(file=buffer, width=width, force_terminal=False, color_system=None)
     console.print(table)
     console.print(_summary(spaces, cost, unused), soft_wrap=False)
+    if shares:
+        console.print(_remedies(shares))
     return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip().splitlines())
 
 
@@ -50,6 +57,19 @@ def _summary(spaces: Sequence[ChannelSpace], cost: CostModel, unused: Sequence[s
             "may then no longer fit."
         )
     return summary
+
+
+def _remedies(shares: Sequence[FrozenShare]) -> Table:
+    """Return a table of what can be done about frozen spaces, by family of reasons."""
+    table = Table(box=None, padding=(0, 1), expand=True, show_edge=False)
+    table.add_column("why frozen", overflow="fold", ratio=4)
+    table.add_column("spaces", justify="right", no_wrap=True)
+    table.add_column("FLOPs", justify="right", no_wrap=True)
+    table.add_column("what can be done", overflow="fold", ratio=7)
+    for share in shares:
+        number = str(len(share.spaces))
+        table.add_row(share.family, number, f"{share.flops:.0%}", share.remedy)
+    return table
 
 
 def _row(space: ChannelSpace, cost: CostModel) -> tuple[str, ...]:
