@@ -52,6 +52,14 @@ class Analysis:
         self._orders: dict[str, Orders] = {}
         self._effects: dict[str, Effects] = {}
 
+    def __repr__(self) -> str:
+        study, name = self.study, type(self.study.original).__name__
+        examples = f"{study.fit_examples} examples fitted"
+        if study.data is not None and study.data.holds_out:
+            examples += f", about {study.held_examples} held out"
+        shrinkable, frozen = len(self.spaces.shrinkable), len(self.spaces.frozen)
+        return f"Analysis({name}: {examples}; {shrinkable} spaces can shrink, {frozen} frozen)"
+
     @property
     def spaces(self) -> Spaces:
         """The channel spaces of the model."""

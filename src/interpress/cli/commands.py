@@ -27,6 +27,7 @@ from interpress.distillation.options import MINUTES
 from interpress.errors import ArgumentError, DataError, InterpressError, StorageError
 from interpress.evaluation.tally import Agreement
 from interpress.parallel.processes import process_group
+from interpress.spaces.batching import captured_examples
 from interpress.storage.result_folder import PAGE, checked_target
 
 
@@ -50,9 +51,10 @@ def inspect(
         print(spaces)
         return
     cost = spaces.cost()
+    examples = captured_examples(spaces)
     print_json(
         {
-            "flops": cost.flops,
+            "flops": cost.flops // examples,
             "parameters": cost.parameters,
             "spaces": [
                 {
@@ -253,7 +255,11 @@ def curve(
         print_json({"method": parts.name, "points": records})
         return
     columns = ["FLOPs left", "parameters left", "predicted loss"] + ["agreement"] * measure
-    print_table(columns, [_cells(point, agreement)[: len(columns)] for point, agreement in rows])
+    print_table(
+        columns,
+        [_cells(point, agreement)[: len(columns)] for point, agreement in rows],
+        caption=f"predicted loss: {rows[0][0].unit}",
+    )
 
 
 def _measured(
@@ -265,7 +271,12 @@ def _measured(
 
 
 def _point_record(point: Point, agreement: Agreement | None, measured: bool) -> dict[str, Any]:
-    record: dict[str, Any] = {"flops": point.flops, "params": point.params, "loss": point.loss}
+    record: dict[str, Any] = {
+        "flops": point.flops,
+        "params": point.params,
+        "loss": point.loss,
+        "unit": point.unit,
+    }
     if measured:
         record["agreement"] = None if agreement is None else agreement_record(agreement)
     return record
