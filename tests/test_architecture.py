@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "interpress"
 ORDER = """
-    _version errors checks parallel progress registry files linalg graph onnx_files labels ops
-    spaces surgery dryrun pretrained data evaluation distillation calibration selection
+    _version errors checks parallel progress registry tables files linalg graph onnx_files labels
+    ops spaces surgery dryrun pretrained data evaluation distillation calibration selection
     allocation method refit lowrank network budgets pipeline storage report result analysis api
     extend theory demo __init__ cli __main__
 """.split()  # noqa: SIM905

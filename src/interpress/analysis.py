@@ -17,6 +17,7 @@ from interpress.calibration.study import Study
 from interpress.checks import is_whole
 from interpress.data.inputs import Forward
 from interpress.data.masks import Mask
+from interpress.data.preprocessing import Preprocessing, as_preprocessing
 from interpress.distillation.options import DistillOptions
 from interpress.errors import ArgumentError
 from interpress.evaluation.memorized import warn_if_memorized
@@ -50,6 +51,14 @@ class Analysis:
         self.study, self.options = study, options
         self._orders: dict[str, Orders] = {}
         self._effects: dict[str, Effects] = {}
+
+    def __repr__(self) -> str:
+        study, name = self.study, type(self.study.original).__name__
+        examples = f"{study.fit_examples} examples fitted"
+        if study.data is not None and study.data.holds_out:
+            examples += f", about {study.held_examples} held out"
+        shrinkable, frozen = len(self.spaces.shrinkable), len(self.spaces.frozen)
+        return f"Analysis({name}: {examples}; {shrinkable} spaces can shrink, {frozen} frozen)"
 
     @property
     def spaces(self) -> Spaces:
@@ -164,6 +173,7 @@ class Analysis:
         output: Output = None,
         mask: Mask | None = None,
         memory: float | None = None,
+        preprocessing: Preprocessing | str | None = None,
     ) -> Analysis:
         """Return a saved analysis of this very model.
 
@@ -172,9 +182,12 @@ class Analysis:
         not look at activations (as "thinet", "hrank" and "pfp" do).
 
         The file knows which output decides, unless that was chosen by a function, which cannot be
-        saved. Then pass the function again as `output=`.
+        saved. Then pass the function again as `output=`. It does not remember `preprocessing`.
         """
-        options = Options(forward=forward, output=output, mask=mask, memory=memory)
+        options = Options(
+            forward=forward, output=output, mask=mask, memory=memory,
+            preprocessing=as_preprocessing(preprocessing),
+        )  # fmt: skip
         study, effects = load_analysis(path, model, data, options)
         meaning = study.meaning
         options = replace(options, seed=study.seed, kind=meaning.kind, output=meaning.output)

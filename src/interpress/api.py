@@ -14,6 +14,7 @@ from interpress.allocation.problem import WidthLimits
 from interpress.analysis import Analysis
 from interpress.data.inputs import Forward
 from interpress.data.masks import Mask
+from interpress.data.preprocessing import Preprocessing, as_preprocessing
 from interpress.data.texts import tokenized
 from interpress.distillation.inputs import Augment
 from interpress.distillation.options import DistillOptions
@@ -45,20 +46,21 @@ def analyze(
     patches: bool = True,
     memory: float | None = None,
     device: str | torch.device | None = None,
+    preprocessing: Preprocessing | str | None = None,
     seed: int = 0,
     progress: bool | None = None,
 ) -> Analysis:
     """Run a model over unlabelled data once; the result answers any number of budgets.
 
-    `data`, `exclude`, `forward`, `kind`, `output`, `mask`, `tokenizer`, `memory`, `device` and
-    `seed` as for `compress`.
+    `data`, `exclude`, `forward`, `kind`, `output`, `mask`, `tokenizer`, `memory`, `device`,
+    `preprocessing` and `seed` as for `compress`.
     `patches=False` skips what only the selection "patches" needs, which is most of the cost.
     """
     with Processes().together():
         options = Options(
             exclude=as_patterns(exclude), forward=forward, kind=kind, output=output, mask=mask,
-            patches=patches, memory=memory, device=as_device(device), seed=seed,
-            progress=progress,
+            patches=patches, memory=memory, device=as_device(device),
+            preprocessing=as_preprocessing(preprocessing), seed=seed, progress=progress,
         )  # fmt: skip
         return _analyzed(model, _tokens(data, tokenizer), options)
 
@@ -82,6 +84,7 @@ def compress(
     memory: float | None = None,
     device: str | torch.device | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    preprocessing: Preprocessing | str | None = None,
     seed: int = 0,
     progress: bool | None = None,
     **budget: float | None,
@@ -104,24 +107,23 @@ def compress(
         lowrank: Whether layers may become two thin ones, for `flops` and `params`; costs run time.
         distill: Whether to take gradient steps afterwards: True (2 minutes), or minutes to train.
         forward: `forward(model, batch)` calls the model, if `model(batch)` does not.
-        kind: What the output means, if its shape does not tell; see `interpress.agreement`.
-        output: Which of several outputs decides: a key or a path such as "heads.box", an index, or
-            a function from the whole output to a tensor.
+        kind, output: What the output means, and which of several decides; see `agreement`.
         mask: Which positions of an example count: a key of the batch, or a function from a batch to
             a tensor (examples, positions). Default: its `attention_mask`, and labels of -100.
         tokenizer: The tokenizer of a language model, if the data are a list of texts.
         memory: GiB to hold beyond the model and its result; what needs more goes block by block.
         device: Where to compute, such as "cuda", if the model lives elsewhere and is to stay there.
         checkpoint: A folder that keeps finished blocks, so that a call that was ended goes on.
+        preprocessing: What was done to raw inputs, to record: a dict such as `{"size": 224}`.
         seed: Draws the held-out examples; the same seed gives the same result.
         progress: Whether to show progress bars; None shows them on a terminal.
     """
     with Processes().together():
         options = Options(exclude=as_patterns(exclude), forward=forward, kind=kind, output=output,
             mask=mask, memory=memory, device=as_device(device), checkpoint=as_folder(checkpoint),
-            distill=DistillOptions.from_argument(distill), lowrank=lowrank, seed=seed)  # fmt: skip
-        limits = WidthLimits(round_to, min_width, same_widths)
-        options = options.asking(budget, method, limits, progress)
+            distill=DistillOptions.from_argument(distill), lowrank=lowrank, seed=seed,
+            preprocessing=as_preprocessing(preprocessing)).asking(budget, method,
+            WidthLimits(round_to, min_width, same_widths), progress)  # fmt: skip
         return _analyzed(model, _tokens(data, tokenizer), options).answer(options)
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 from dataclasses import replace
 from typing import Any
-
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from interpress.checks import is_whole
 from interpress.data.texts import tokenized
@@ -25,6 +20,7 @@ from interpress.pipeline.options import as_folder
 from interpress.pipeline.outcome import Outcome
 from interpress.report.figure import figure_of
 from interpress.report.page import html_tables, report_page
+from interpress.report.summary import one_line, summary_of
 from interpress.storage.pretrained_folder import save_pretrained
 from interpress.storage.result_folder import save_result
 
@@ -37,20 +33,14 @@ class Result(Outcome):
     """
 
     def summary(self) -> str:
-        """Return a table that fits 80 columns."""
-        console = Console(width=80, record=True, file=io.StringIO(), force_terminal=False)
-        console.print(self._headline())
-        console.print(self._table())
-        if self.ranks:
-            console.print(self._rank_table())
-        return console.export_text().rstrip()
+        """Return what was asked, what came out and what stays whole, in at most 80 columns."""
+        return summary_of(self)
 
     def __str__(self) -> str:
         return self.summary()
 
     def __repr__(self) -> str:
-        left = f"{self.flops:.1%} of the FLOPs left"
-        return f"Result(asked for {self.budget}, {left}, agreement: {self.agreement})"
+        return one_line(self)
 
     def distill(
         self,
@@ -172,49 +162,3 @@ class Result(Outcome):
 
     def _repr_html_(self) -> str:
         return html_tables(self)
-
-    def _headline(self) -> Table:
-        table = Table(title=f"{self.method}, asked for {self.budget}", width=80)
-        for column in ("", "original", "smaller", "left"):
-            table.add_column(column, justify="left" if not column else "right")
-        for label, unit in (("FLOPs per example", "flops"), ("parameters", "parameters")):
-            before, after = getattr(self.before, unit), getattr(self.after, unit)
-            table.add_row(label, f"{before:,}", f"{after:,}", f"{after / before:.1%}")
-        if (latency := self.measured_latency) is not None:
-            table.add_row("measured run time, relative", "1.00", f"{latency:.2f}", f"{latency:.1%}")
-        if self.agreement is not None:
-            sentences = [f"{self.judged_on}: {self.agreement}", *self.agreement.notes]
-            sentences += self.notes
-            table.caption = escape("\n".join(sentences))
-        return table
-
-    def _table(self) -> Table:
-        table = Table(
-            width=80, caption=f"frozen spaces, which stay whole: {len(self.spaces.frozen)}"
-        )
-        table.add_column("space", overflow="ellipsis", no_wrap=True)
-        for column in ("before", "after", "kept", "error", "over SVD"):
-            table.add_column(column, justify="right", no_wrap=True)
-        for row in self.plan:
-            changed = row.after < row.before
-            table.add_row(
-                row.name,
-                str(row.before),
-                str(row.after),
-                f"{row.after / row.before:.0%}",
-                f"{row.error:.1%}" if changed else "",
-                f"{row.ratio:.2f}" if changed and row.ratio is not None else "",
-            )
-        return table
-
-    def _rank_table(self) -> Table:
-        """Return the layers that became two; their FLOPs are compared with one layer's."""
-        table = Table(width=80)
-        table.add_column("layer that became two", overflow="ellipsis", no_wrap=True)
-        for column in ("inputs", "outputs", "rank", "FLOPs"):
-            table.add_column(column, justify="right", no_wrap=True)
-        assert self.network.low_rank is not None
-        for pair in self.network.low_rank.pairs:
-            numbers = (pair.inputs, pair.outputs, pair.rank)
-            table.add_row(pair.name, *map(str, numbers), f"{pair.share:.0%}")
-        return table

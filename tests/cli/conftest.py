@@ -56,6 +56,19 @@ def two_heads():
     torch.manual_seed(0)
     return TwoHeads()
 
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = small()
+
+    def forward(self, x, scale, shift=None):
+        scores = self.body(x) * scale[:, None]
+        return scores if shift is None else scores + shift
+
+def scaled():
+    torch.manual_seed(0)
+    return Scaled()
+
 def nan():
     class Nan(nn.Module):
         def __init__(self):

@@ -64,6 +64,25 @@ def test_every_kind_of_data(shell: Shell, data: tuple[str, ...]) -> None:
     assert shell(*command, "--method", "constant-id") == 0, shell.err
 
 
+def test_several_arrays_are_the_keyword_inputs_of_the_forward(shell: Shell) -> None:
+    images = np.load("x.npy")
+    scale = np.linspace(1, 2, len(images), dtype=np.float32)
+    np.savez("two.npz", x=images, scale=scale, label=np.arange(len(images)) % 4)
+    command = ("compress", "nets.py:scaled", "--width", "0.5", "--method", "constant-id")
+    assert shell(*command, "--data", "two.npz", "--out", "out") == 0, shell.err
+    plan = json.loads(Path("out/plan.json").read_text())
+    assert plan["preprocessing"]["shape"] == {"x": [3, 8, 8], "scale": []}
+    evaluate = ("evaluate", "nets.py:scaled", "--data", "two.npz", "--compressed", "out")
+    assert shell(*evaluate) == 0, shell.err
+    assert "accuracy" in shell.out
+    np.savez("wrong.npz", x=images, scales=scale)
+    assert shell(*command, "--data", "wrong.npz", "--out", "b") == 2
+    assert "'scales', but the forward of Scaled takes x, scale, shift; rename or" in shell.err
+    np.savez("less.npz", x=images, shift=scale)
+    assert shell(*command, "--data", "less.npz", "--out", "b") == 2
+    assert "less.npz has no array 'scale', but the forward of Scaled takes" in shell.err
+
+
 def test_gray_images_and_model_arguments(shell: Shell) -> None:
     model = ("nets.py:small", "--model-arg", "channels=1", "--model-arg", "classes=3")
     assert (

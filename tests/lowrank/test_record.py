@@ -25,6 +25,8 @@ def test_the_sentence_names_layers_losses_and_run_time() -> None:
     assert str(LowRank((PAIR,), latency=(0.8, None))).endswith(
         "Measured run time 0.80 of the original's; channels alone cannot meet this budget."
     )
+    named = LowRank((PAIR,), losses=losses).described("mean √KL")
+    assert named.endswith("; held-out mean √KL 0.1, with channels alone 0.2.")
     many = LowRank((PAIR,) * 7, losses=losses)
     assert "7 layers became two" in str(many)
     assert "and 3 more" in str(many)

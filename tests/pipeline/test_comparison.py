@@ -21,7 +21,7 @@ def test_preserve_says_which_allocation_is_best_and_by_how_much(analysis: Analys
     assert len(comparison.losses) > 1
     assert set(comparison.losses) <= set(CANDIDATES)
     assert result.allocation == comparison.best
-    assert f"Allocation: {comparison}." in text_of(result)
+    assert f"Allocation: {comparison.described('mean √KL')}." in text_of(result)
     for name, loss in comparison.losses.items():
         assert name in str(comparison)
         assert f"{loss:.3g}" in str(comparison)

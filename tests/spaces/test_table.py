@@ -19,8 +19,10 @@ def test_the_table_fits_a_terminal_and_says_everything() -> None:
     for word in ("space", "size", "FLOPs", "stem.0", "frozen: it is an output of the model"):
         assert word in words
     assert "6 spaces can shrink, 1 is frozen; 100% of" in words
-    assert "FLOPs depend on the spaces that can shrink." in words
-    assert repr(spaces) == text
+    assert "FLOPs per example depend on the spaces that can shrink." in words
+    assert repr(spaces) == (
+        "Spaces(ResNet: 6 can shrink, 1 frozen, 100% of the FLOPs depend on those that can shrink)"
+    )
 
 
 def test_a_network_with_nothing_to_shrink() -> None:

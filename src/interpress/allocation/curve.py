@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from interpress.allocation.problem import Problem, Widths, spread
 
@@ -16,7 +16,9 @@ class Point:
     params: float
     loss: float
     """Summed over spaces; zero for the whole network. Compare points of one network only."""
-    widths: Mapping[str, int]
+    widths: Mapping[str, int] = field(repr=False)
+    unit: str = field(default="", repr=False)
+    """What the loss is, in words."""
 
 
 def trade_off(problem: Problem, path: Iterator[Widths], points: int) -> list[Point]:
@@ -35,4 +37,5 @@ def point_at(problem: Problem, widths: Mapping[str, int]) -> Point:
         params.total(every) / params.total({}),
         problem.loss({name: width for name, width in widths.items() if name in problem.losses}),
         every,
+        problem.unit,
     )

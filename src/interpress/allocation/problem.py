@@ -69,6 +69,8 @@ class Problem:
     """Per group of spaces, its members, if all of them keep the same width; see `grouped`."""
     every_order: Orders | None = None
     """The orders of all members, if the problem is one of groups."""
+    unit: str = ""
+    """What the losses are, in words."""
 
     def plan(self, widths: Mapping[str, int]) -> Plan:
         """Return the plan of some widths, for all members of groups."""

@@ -36,11 +36,23 @@ class Allocation:
     path: Path
     losses: Losses
     measures: bool = False
+    unit: str = ""
+    """What its losses are, unless they are divergences."""
     of_heads: bool = False
     """Whether it is another allocation under a new name if no space consists of heads."""
 
 
 ALLOCATIONS: Registry[Allocation] = Registry("allocation", "interpress.allocation.rules")
+
+
+CONSUMER_ERRORS = (
+    "squared error of what the next layers compute, relative to its variance, summed over spaces"
+)
+"""What the losses of `consumer_errors` are."""
+PIVOT_RATIOS = "|r_kk / r_11| of a pivoted QR decomposition, summed over spaces"
+"""What the losses of `pivot_ratios` are."""
+DIVERGENCES = "KL divergence of the predictions in nats per token, summed over spaces"
+"""What losses are where calibration measured divergences, whatever the allocation."""
 
 
 def monotone(losses: Tensor) -> Tensor:
@@ -68,12 +80,16 @@ def allocation(
     *,
     losses: Losses = consumer_errors,
     measures: bool = False,
+    unit: str = CONSUMER_ERRORS,
     of_heads: bool = False,
 ) -> Callable[[Path], Path]:
-    """Return a decorator that registers a path as the allocation of this name."""
+    """Return a decorator that registers a path as the allocation of this name.
+
+    `unit` says in words what the losses are.
+    """
 
     def add(path: Path) -> Path:
-        ALLOCATIONS.register(name)(Allocation(path, losses, measures, of_heads))
+        ALLOCATIONS.register(name)(Allocation(path, losses, measures, unit, of_heads))
         return path
 
     return add

@@ -16,6 +16,7 @@ from interpress.budgets.budget import Budget
 from interpress.cli.compress_options import CompressOptions
 from interpress.cli.data_files.batches import open_batches
 from interpress.cli.data_options import DataOptions
+from interpress.cli.earlier_result import load_earlier
 from interpress.cli.loading import checked_device, load_model
 from interpress.cli.method_options import MethodOptions
 from interpress.cli.model_options import ModelOptions
@@ -26,6 +27,7 @@ from interpress.distillation.options import MINUTES
 from interpress.errors import ArgumentError, DataError, InterpressError, StorageError
 from interpress.evaluation.tally import Agreement
 from interpress.parallel.processes import process_group
+from interpress.spaces.batching import captured_examples
 from interpress.storage.result_folder import PAGE, checked_target
 
 
@@ -43,15 +45,16 @@ def inspect(
     with model_output_aside(as_json):
         network = load_model(model, warn_if_untrained=False)
         if data is not None:
-            example = CalibrationSet(open_batches(data, model), network).first()
+            example = CalibrationSet(open_batches(data, model, network), network).first()
         spaces = interpress.find_spaces(network, example, exclude=exclude)
     if not as_json:
         print(spaces)
         return
     cost = spaces.cost()
+    examples = captured_examples(spaces)
     print_json(
         {
-            "flops": cost.flops,
+            "flops": cost.flops // examples,
             "parameters": cost.parameters,
             "spaces": [
                 {
@@ -92,7 +95,7 @@ def compress(
     _check(options)
     with process_group() as processes, model_output_aside(as_json):
         network = load_model(model)
-        batches = open_batches(data, model)
+        batches = open_batches(data, model, network)
         evaluation = None
         if options.evaluation is not None:
             evaluation_data = replace(data, path=options.evaluation, limit=0)
@@ -110,6 +113,7 @@ def compress(
             memory=options.memory,
             device=options.compute_on,
             checkpoint=options.checkpoint,
+            preprocessing=batches.preprocessing(),
             lowrank=options.lowrank,
             distill=options.minutes or MINUTES if options.distill else False,
             **output.arguments(),
@@ -156,7 +160,7 @@ def _evaluation_batches(
     data: DataOptions, model: ModelOptions, network: nn.Module, output: OutputOptions
 ) -> Iterable[Any]:
     """Return evaluation data with labels, after a check that the network runs on them."""
-    batches = open_batches(data, model).with_labels()
+    batches = open_batches(data, model, network).with_labels()
     _compare((network, network), [next(iter(batches))], None, output, data.path)
     return batches
 
@@ -207,12 +211,12 @@ def evaluate(
         raise ArgumentError("--other-weights is for --other; leave it out")
     with model_output_aside(as_json):
         first = load_model(model)
+        batches = open_batches(data, model, first)
         if compressed is not None:
-            second = interpress.load(compressed, first)
+            second = load_earlier(compressed, first, model, batches)
         else:
             assert other is not None
             second = load_model(replace(model, name=other, weights=other_weights))
-        batches = open_batches(data, model)
         agreement = _compare((first, second), batches, batches.labels(), output, data.path)
     if as_json:
         print_json(agreement_record(agreement))
@@ -241,7 +245,7 @@ def curve(
     parts = _method(method)
     with model_output_aside(as_json):
         network = load_model(model)
-        batches = open_batches(data, model)
+        batches = open_batches(data, model, network)
         analysis = interpress.analyze(
             network, batches, exclude=exclude, seed=data.seed, **output.arguments()
         )
@@ -254,7 +258,11 @@ def curve(
         print_json({"method": parts.name, "points": records})
         return
     columns = ["FLOPs left", "parameters left", "predicted loss"] + ["agreement"] * measure
-    print_table(columns, [_cells(point, agreement)[: len(columns)] for point, agreement in rows])
+    print_table(
+        columns,
+        [_cells(point, agreement)[: len(columns)] for point, agreement in rows],
+        caption=f"predicted loss: {rows[0][0].unit}",
+    )
 
 
 def _measured(
@@ -266,7 +274,12 @@ def _measured(
 
 
 def _point_record(point: Point, agreement: Agreement | None, measured: bool) -> dict[str, Any]:
-    record: dict[str, Any] = {"flops": point.flops, "params": point.params, "loss": point.loss}
+    record: dict[str, Any] = {
+        "flops": point.flops,
+        "params": point.params,
+        "loss": point.loss,
+        "unit": point.unit,
+    }
     if measured:
         record["agreement"] = None if agreement is None else agreement_record(agreement)
     return record

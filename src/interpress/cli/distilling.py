@@ -8,6 +8,7 @@ from typing import Any
 import interpress
 from interpress.cli.data_files.batches import open_batches
 from interpress.cli.data_options import DataOptions
+from interpress.cli.earlier_result import load_earlier
 from interpress.cli.loading import load_model
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.output_options import OutputOptions
@@ -31,8 +32,8 @@ def distill(
     checked_target(out, force, "pass --force")
     with process_group() as processes, model_output_aside(as_json):
         original = load_model(model)
-        smaller = interpress.load(folder, original)
-        batches = open_batches(data, model)
+        batches = open_batches(data, model, original)
+        smaller = load_earlier(folder, original, model, batches)
         distilled = interpress.distill(
             original, smaller, batches, seed=data.seed, **asked, **output.arguments()
         )

@@ -25,9 +25,11 @@ def print_json(value: dict[str, Any]) -> None:
     print(json.dumps(value, indent=1))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str | None = None
+) -> None:
     """Print a table that fits 80 columns."""
-    table = Table()
+    table = Table(caption=caption)
     for column in columns:
         table.add_column(column, justify="right")
     for row in rows:

@@ -44,6 +44,15 @@ class OutputLoss:
                 "that returns scores"
             )
 
+    @property
+    def name(self) -> str:
+        """What the loss is, in words."""
+        if self._other_scales:
+            return "error of all outputs"
+        if self._meaning.tokens is not None:
+            return "KL in nats per token"
+        return "squared output error"
+
     def __call__(
         self, reference: Sequence[Tensor], outputs: Sequence[Tensor], example: Example
     ) -> Tensor:

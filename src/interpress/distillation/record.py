@@ -23,9 +23,12 @@ class Distillation:
     inputs: str = ""
     """How the inputs were changed, if they were."""
 
+    loss: str = "loss"
+    """What the loss is, in words."""
+
     def __str__(self) -> str:
         seconds = f"{self.steps:,} steps in {self.seconds:.0f} s"
-        change = f"held-out loss {self.before:.3g} to {self.after:.3g}"
+        change = f"held-out {self.loss} {self.before:.3g} to {self.after:.3g}"
         if self.kept:
             ended = f"; {self.reason}" if self.reason else ""
             changed = f", inputs {self.inputs}" if self.inputs else ""

@@ -89,7 +89,7 @@ def distill_network(
         with recomputed(student, sizes.recompute):
             training = Training(pair, HeldOut(pair, parts), options.limit)
             done = training.run(inputs, sizes.step, checkpoint or Checkpoint(), bars)
-        done = replace(done, inputs=_described(held, moves))
+        done = replace(done, inputs=_described(held, moves), loss=loss.name)
     evaluator = Evaluator(original, data, meaning, sizes.at_once)
     return _better(smaller, student, done, evaluator)
 

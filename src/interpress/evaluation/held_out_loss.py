@@ -5,6 +5,17 @@ from __future__ import annotations
 from interpress.evaluation.tally import Agreement
 
 
+def loss_name(agreement: Agreement | None) -> str:
+    """Return what `held_out_loss` is, in words, for agreements of this kind."""
+    if agreement is None:
+        return "loss"
+    if agreement.others:
+        return "loss of all outputs"
+    if agreement.distance is not None:
+        return "mean √KL"
+    return "output error" if agreement.output_error is not None else "share of changed decisions"
+
+
 def held_out_loss(agreement: Agreement) -> float:
     """Return what a better network lowers on examples that it was not fitted to.
 

@@ -49,7 +49,7 @@ class ClassRow:
     accuracy_after: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Agreement:
     """How much two networks agree on some data."""
 
@@ -95,7 +95,10 @@ class Agreement:
             return f"{error} on {self.examples:,} examples"
         low, high = self.interval
         text = f"{self.agreement:.2%} of {self.decisions:,} decisions ({low:.2%} to {high:.2%})"
-        return text if self.divergence is None else f"{text}, KL {self.divergence:.4f}"
+        return text if self.divergence is None else f"{text}, KL {_short(self.divergence)} nats"
+
+    def __repr__(self) -> str:
+        return f"Agreement({self})"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -115,6 +118,11 @@ class Agreement:
         if equal:
             notes.append(f"Equal entries of other outputs: {_few(equal)}.")
         return tuple(notes)
+
+
+def _short(divergence: float) -> str:
+    """Return a divergence with four digits, or its magnitude if these would all be 0."""
+    return f"{divergence:.1e}" if 0 < divergence < 5e-5 else f"{divergence:.4f}"
 
 
 class Tally:

@@ -71,13 +71,17 @@ class LowRank:
         return {pair.name: pair.rank for pair in self.pairs}
 
     def __str__(self) -> str:
+        return self.described()
+
+    def described(self, loss: str = "loss") -> str:
+        """Return what was done as sentences; `loss` says what the losses are."""
         if not self.pairs:
-            return f"Low rank: {self.reason}{self._compared()}."
+            return f"Low rank: {self.reason}{self._compared(loss)}."
         listed = ", ".join(map(str, self.pairs[:_LISTED]))
         more = f" and {len(self.pairs) - _LISTED} more" if len(self.pairs) > _LISTED else ""
         noun = "layer" if len(self.pairs) == 1 else "layers"
         sentences = [f"Low rank: {len(self.pairs)} {noun} became two: {listed}{more}"]
-        sentences[0] += self._compared()
+        sentences[0] += self._compared(loss)
         if self.latency is not None:
             time, alone = self.latency
             compared = "; channels alone cannot meet this budget"
@@ -86,11 +90,11 @@ class LowRank:
             sentences.append(f"Measured run time {time:.2f} of the original's{compared}")
         return ". ".join(sentences) + "."
 
-    def _compared(self) -> str:
+    def _compared(self, loss: str) -> str:
         if len(self.losses) < 2:
             return ""
         (_, alone), (_, with_ranks) = self.losses.items()
-        return f"; held-out loss {with_ranks:.3g}, with channels alone {alone:.3g}"
+        return f"; held-out {loss} {with_ranks:.3g}, with channels alone {alone:.3g}"
 
     def record(self) -> dict[str, Any]:
         """Return what a file says about it."""

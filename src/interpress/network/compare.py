@@ -50,12 +50,16 @@ class Comparison:
     """The other allocations that are not significantly worse than the best."""
 
     def __str__(self) -> str:
+        return self.described()
+
+    def described(self, loss: str = "loss") -> str:
+        """Return the comparison as words; `loss` says what the losses are."""
         if len(self.losses) == 1:
             return f"{self.best}; the others that were tried give the same widths"
         others = sorted((loss, name) for name, loss in self.losses.items() if name != self.best)
         listed = ", ".join(f"{name} {loss:.3g}" for loss, name in others)
         when = "after" if self.refitted else "before"
-        return f"{self.best}, loss {self.losses[self.best]:.3g} {when} the refit ({listed})"
+        return f"{self.best}, {loss} {self.losses[self.best]:.3g} {when} the refit ({listed})"
 
 
 def is_enough_held_out(study: Study) -> bool:

@@ -16,6 +16,7 @@ from interpress.budgets.registry import BUDGETS
 from interpress.checks import is_number
 from interpress.data.inputs import Forward
 from interpress.data.masks import Mask, check_mask
+from interpress.data.preprocessing import Preprocessing
 from interpress.distillation.options import DistillOptions
 from interpress.errors import ArgumentError
 from interpress.evaluation.output_meaning import AUTO, Output, check_kind, check_output
@@ -52,6 +53,8 @@ class Options:
     """How to distil the network that is built; None for not at all."""
     lowrank: bool = False
     """Whether layers may become two thin ones."""
+    preprocessing: Preprocessing | None = None
+    """What was done to raw inputs, if the caller says; it is recorded with the result."""
     seed: int = 0
     progress: bool | None = None
 

@@ -16,6 +16,7 @@ from interpress.allocation.registry import ALLOCATIONS
 from interpress.budgets.budget import Budget
 from interpress.calibration.study import Study
 from interpress.data.batches import batch_size, take
+from interpress.evaluation.held_out_loss import loss_name
 from interpress.evaluation.tally import Agreement
 from interpress.method import Method
 from interpress.network.network import Network
@@ -39,7 +40,7 @@ class SpacePlan:
     name: str
     before: int
     after: int
-    kept: tuple[int, ...]
+    kept: tuple[int, ...] = field(repr=False)
     error: float
     """Largest `||Z - Z[:, kept] @ T||_2 / ||Z||_2` over the taps of the space. If rows are few
     and `T` is regularized, it is that of rows which were not fitted."""
@@ -141,11 +142,11 @@ class Outcome:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is worth knowing about how this network was made, as sentences."""
-        notes = list(self.network.warnings)
+        notes, loss = list(self.network.warnings), loss_name(self.agreement)
         if self.network.comparison is not None:
-            notes.append(f"Allocation: {self.network.comparison}.")
+            notes.append(f"Allocation: {self.network.comparison.described(loss)}.")
         if self.network.low_rank is not None:
-            notes.append(str(self.network.low_rank))
+            notes.append(self.network.low_rank.described(loss))
         if self.network.distillation is not None:
             notes.append(str(self.network.distillation))
         untrusted = [name for name in self.orders.untrusted if name not in self.network.plan.kept]

@@ -13,7 +13,7 @@ from torch import nn
 from interpress.allocation.effects import Effects
 from interpress.allocation.grouped import grouped
 from interpress.allocation.problem import Problem
-from interpress.allocation.registry import ALLOCATIONS
+from interpress.allocation.registry import ALLOCATIONS, DIVERGENCES
 from interpress.budgets.search import Search
 from interpress.calibration.backward import EXAMPLES as SENSITIVITY_EXAMPLES
 from interpress.calibration.backward import bytes_of_sensitivities, measure_sensitivities
@@ -237,6 +237,7 @@ def state_problem(
         study.spaces.cost.meter(resource),
         {name: options.limits.widths(study.spaces[name]) for name in orders},
         options.method.step,
+        unit=DIVERGENCES if orders.are_divergences else ALLOCATIONS[allocation].unit,
     )
     return grouped(problem, study.width_groups) if options.limits.same_widths else problem
 

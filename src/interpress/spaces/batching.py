@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from interpress.spaces.example_count import example_count
 from interpress.spaces.spaces import Spaces
 
 # Bytes of the largest value of a batch. The CPU allocator reuses the memory of smaller values.
@@ -27,5 +28,4 @@ def examples_per_batch(spaces: Spaces, device: torch.device) -> int:
 
 def captured_examples(spaces: Spaces) -> int:
     """Return the number of examples that `spaces.cost` counts."""
-    sizes = [tensor.shape[0] for tensor in spaces.program.example.tensors() if tensor.ndim]
-    return max(1, sizes[0] // 2 if spaces.program.doubled else sizes[0])
+    return example_count(spaces.program)

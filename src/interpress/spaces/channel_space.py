@@ -14,7 +14,7 @@ from interpress.errors import ArgumentError
 from interpress.spaces.frozen import family_of
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ChannelSpace:
     """A set of channels that occur in the same tensors.
 
@@ -34,6 +34,11 @@ class ChannelSpace:
     consumers: tuple[str, ...] = ()
     taps: tuple[str, ...] = ()
     frozen: str | None = None
+
+    def __repr__(self) -> str:
+        state = "can shrink" if self.frozen is None else f"frozen: {self.frozen}"
+        unit = "heads" if self.heads else "channels"
+        return f"ChannelSpace({self.name!r}, {self.size} {unit} in steps of {self.step}, {state})"
 
     @property
     def remedy(self) -> str | None:

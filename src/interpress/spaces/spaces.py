@@ -12,6 +12,7 @@ from interpress.graph.program import Program
 from interpress.labels.trace import Trace
 from interpress.spaces.channel_space import ChannelSpace, union
 from interpress.spaces.cost import CostModel
+from interpress.spaces.example_count import example_count
 from interpress.spaces.frozen import FrozenShare, frozen_shares
 from interpress.spaces.membership import Membership
 from interpress.spaces.table import render
@@ -112,6 +113,13 @@ class Spaces(Sequence[ChannelSpace]):
         return number
 
     def __str__(self) -> str:
-        return render(self.all, self.cost, self.unused, self.frozen_shares())
+        return render(
+            self.all, self.cost, self.unused, self.frozen_shares(), example_count(self.program)
+        )
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        share, name = self.cost.shrinkable_share(), type(self.program.model).__name__
+        return (
+            f"Spaces({name}: {len(self.shrinkable)} can shrink, {len(self.frozen)} frozen, "
+            f"{share:.0%} of the FLOPs depend on those that can shrink)"
+        )

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import io
+import textwrap
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from interpress.spaces.channel_space import ChannelSpace
 from interpress.spaces.cost import CostModel
 from interpress.spaces.frozen import FrozenShare
+from interpress.tables.names import short_names
+from interpress.tables.text_table import WIDTH, paragraph, rendered
+
+_GAP, _INDENT = 2, 5  # spaces between columns, and before the reason of a frozen space
+_MODULES = 16  # characters that are always left for the modules that make or read a space
+_VISIBLE = 0.0005  # a share of the FLOPs that is not printed as 0.0%
+_NAMED, _NAME_WIDTH = 2, 24  # spaces that a reason names, and the characters of a name
 
 
 def render(
@@ -18,82 +26,137 @@ def render(
     cost: CostModel,
     unused: Sequence[str],
     shares: Sequence[FrozenShare] = (),
-    width: int = 80,
+    examples: int = 1,
+    width: int = WIDTH,
 ) -> str:
     """Return a table of all spaces, with a summary and remedies for frozen spaces below it.
 
     A row has the size of a space, the share of FLOPs that depends on it, the modules that make and
-    read it, or the reason why it is frozen.
+    read it, and below it the reason if it is frozen. Long names are shortened. `examples` are in
+    the batch that the cost counts.
     """
-    table = Table(box=None, padding=(0, 1), expand=True, show_edge=False)
-    table.add_column("space", overflow="fold", ratio=3)
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_column("FLOPs", justify="right", no_wrap=True)
-    table.add_column("made by", overflow="fold", ratio=3)
-    table.add_column("read by, or why it is frozen", overflow="fold", ratio=5)
-    for space in spaces:
-        table.add_row(*_row(space, cost), style="dim" if space.frozen else "")
-    buffer = io.StringIO()
-    console = Console(file=buffer, width=width, force_terminal=False, color_system=None)
-    console.print(table)
-    console.print(_summary(spaces, cost, unused), soft_wrap=False)
+    rows = [_row(space, cost) for space in spaces]
+    sizes = max([len("size"), *(len(row.size) for row in rows)])
+    left = width - sizes - len("FLOPs") - 4 * _GAP - 1
+    longest = max([len("space"), *(len(row.name) for row in rows)])
+    name_width = min(longest, max(left - 2 * _MODULES, _MODULES))
+    modules = (left - name_width) // 2
+    names = short_names([row.name for row in rows], name_width)
+    lines = [_line("space", "size", "FLOPs", "made by", "read by", (name_width, sizes, modules))]
+    for name, row, space in zip(names, rows, spaces, strict=True):
+        made, read = _modules(row.made, modules), _modules(row.read, modules)
+        lines.append(_line(name, row.size, row.flops, made, read, (name_width, sizes, modules)))
+        if space.frozen:
+            reason = textwrap.wrap(f"frozen: {space.frozen}", width - _INDENT)
+            lines += [" " * _INDENT + line for line in reason]
+    if any(name != row.name for name, row in zip(names, rows, strict=True)):
+        lines.append("Names are shortened; spaces.names (Python) and --json have them whole.")
+    lines.append(paragraph(_summary(spaces, cost, unused, examples), width))
     if shares:
-        console.print(_remedies(shares))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip().splitlines())
+        lines.append("")
+        lines.append(rendered(_remedies(shares, with_names=False), width))
+    return "\n".join(lines)
 
 
-def _summary(spaces: Sequence[ChannelSpace], cost: CostModel, unused: Sequence[str]) -> str:
+class _Row(NamedTuple):
+    name: str
+    size: str
+    flops: str
+    made: list[str]
+    read: list[str]
+
+
+def _line(
+    name: str, size: str, flops: str, made: str, read: str, widths: tuple[int, int, int]
+) -> str:
+    longest, sizes, modules = widths
+    gap = " " * _GAP
+    cells = (
+        name.ljust(longest),
+        size.rjust(sizes),
+        flops.rjust(len("FLOPs")),
+        made.ljust(modules),
+        read,
+    )
+    return f" {gap.join(cells)}".rstrip()
+
+
+def _row(space: ChannelSpace, cost: CostModel) -> _Row:
+    size = f"{space.size}" if space.step in (1, space.size) else f"{space.size}/{space.step}"
+    made = _modules_of(space.producers or space.carriers)
+    return _Row(
+        space.name, size, f"{cost.share(space.name):.0%}", made, _modules_of(space.consumers)
+    )
+
+
+def _modules_of(weights: Sequence[str]) -> list[str]:
+    plain = (name.removesuffix(".weight").removesuffix(".bias") for name in weights)
+    return list(dict.fromkeys(plain))
+
+
+def _modules(names: Sequence[str], width: int) -> str:
+    """Return the first modules, and the number of further ones, in at most `width` characters."""
+    if len(names) <= 2 and len(text := ", ".join(names)) <= width:
+        return text
+    more = f" +{len(names) - 1}" if len(names) > 1 else ""
+    return short_names(names[:1], width - len(more))[0] + more
+
+
+def frozen_text(shares: Sequence[FrozenShare], cost: CostModel) -> str:
+    """Return which spaces stay whole, why, how many FLOPs that concerns, and what can be done."""
+    number, fixed = sum(len(share.spaces) for share in shares), 1 - cost.shrinkable_share()
+    is_frozen = _verb(number, "is frozen and stays", "are frozen and stay")
+    summary = (
+        f"{_counted(number, 'space')} {is_frozen} whole: {fixed:.1%} of the FLOPs cannot shrink."
+    )
+    if (elsewhere := fixed - sum(share.flops for share in shares)) >= _VISIBLE:
+        summary += f" Of these, {elsewhere:.1%} are in products that no channel space enters."
+    return f"{paragraph(summary)}\n{rendered(_remedies(shares, with_names=True))}"
+
+
+def _summary(
+    spaces: Sequence[ChannelSpace], cost: CostModel, unused: Sequence[str], examples: int
+) -> str:
     frozen = sum(1 for space in spaces if space.frozen)
     summary = (
         f"{_counted(len(spaces) - frozen, 'space')} can shrink, "
-        f"{frozen} {'is' if frozen == 1 else 'are'} frozen; {cost.shrinkable_share():.0%} of "
-        f"{_amount(cost().flops)} FLOPs depend on the spaces that can shrink."
+        f"{frozen} {_verb(frozen, 'is', 'are')} frozen; {cost.shrinkable_share():.0%} of "
+        f"{_amount(cost().flops // examples)} FLOPs per example depend on the spaces that can "
+        "shrink."
     )
     if unused:
         shown = ", ".join(unused[:3]) + (", ..." if len(unused) > 3 else "")
         summary += (
-            f" {_counted(len(unused), 'parameter')} {'is' if len(unused) == 1 else 'are'} not used "
+            f" {_counted(len(unused), 'parameter')} {_verb(len(unused), 'is', 'are')} not used "
             f"in evaluation mode ({shown}) and will not change; layers that run only in training "
             "may then no longer fit."
         )
     return summary
 
 
-def _remedies(shares: Sequence[FrozenShare]) -> Table:
+def _remedies(shares: Sequence[FrozenShare], *, with_names: bool) -> Table:
     """Return a table of what can be done about frozen spaces, by family of reasons."""
     table = Table(box=None, padding=(0, 1), expand=True, show_edge=False)
-    table.add_column("why frozen", overflow="fold", ratio=4)
+    table.add_column("why frozen", overflow="fold", ratio=5)
     table.add_column("spaces", justify="right", no_wrap=True)
     table.add_column("FLOPs", justify="right", no_wrap=True)
     table.add_column("what can be done", overflow="fold", ratio=7)
     for share in shares:
+        why = share.family
+        if with_names:
+            why += f": {', '.join(short_names(share.spaces[:_NAMED], _NAME_WIDTH))}"
+            why += ", ..." if len(share.spaces) > _NAMED else ""
         number = str(len(share.spaces))
-        table.add_row(share.family, number, f"{share.flops:.0%}", share.remedy)
+        table.add_row(Text(why), number, f"{share.flops:.0%}", Text(share.remedy))
     return table
-
-
-def _row(space: ChannelSpace, cost: CostModel) -> tuple[str, ...]:
-    size = f"{space.size}" if space.step in (1, space.size) else f"{space.size}/{space.step}"
-    return (
-        space.name,
-        size,
-        f"{cost.share(space.name):.0%}",
-        _short(space.producers or space.carriers),
-        f"frozen: {space.frozen}" if space.frozen else _short(space.consumers),
-    )
-
-
-def _short(weights: tuple[str, ...]) -> str:
-    """Return the first two modules of some weights, and the number of further ones."""
-    modules = list(
-        dict.fromkeys(name.removesuffix(".weight").removesuffix(".bias") for name in weights)
-    )
-    more = f" +{len(modules) - 2}" if len(modules) > 2 else ""
-    return ", ".join(modules[:2]) + more
 
 
 def _counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _verb(number: int, one: str, many: str) -> str:
+    return one if number == 1 else many
 
 
 def _amount(number: int) -> str:

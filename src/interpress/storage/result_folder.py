@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,13 @@ from interpress.onnx_files.source import source_of
 from interpress.onnx_files.write import save_onnx
 from interpress.pipeline.outcome import Outcome
 from interpress.pretrained.build import built_from
+from interpress.storage.architecture import (
+    architecture_of,
+    check_architecture,
+    digest_of,
+    has_other_weights,
+    tensors_of,
+)
 from interpress.storage.example_description import describe
 from interpress.storage.fingerprint import fingerprint, matches
 from interpress.storage.ranks import checked_ranks, with_ranks
@@ -53,7 +61,7 @@ def save_result(
     """Write a result into a temporary folder, then move that into place."""
     target = checked_target(folder, overwrite)
     text = json.dumps(_record(outcome), indent=1)
-    tensors = dict(_tensors(outcome.model))
+    tensors = dict(tensors_of(outcome.model))
     with replaced_folder(target) as temporary:
         if source_of(outcome.original) is not None:
             save_onnx(outcome.original, outcome.model, temporary / ONNX, overwrite)
@@ -82,7 +90,7 @@ def save_distilled(
     text = json.dumps(record, indent=1)
     with replaced_folder(target) as temporary:
         (temporary / PLAN).write_text(text, encoding="utf-8")
-        tensors = dict(_tensors(distilled.model))
+        tensors = dict(tensors_of(distilled.model))
         save_tensors(temporary / WEIGHTS, _KIND, tensors, {"plan": _sha(text)})
 
 
@@ -100,6 +108,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "asked": {"budget": outcome.budget.kind, "value": outcome.budget.value, **_judged(outcome)},
         "method": {"name": outcome.method.name, **asdict(outcome.method)},
         "seed": outcome.seed,
+        "preprocessing": outcome.options.preprocessing,
         "flops": [outcome.before.flops, outcome.after.flops],
         "parameters": [outcome.before.parameters, outcome.after.parameters],
         "agreement": _evidence(
@@ -111,7 +120,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "onnx": None if outcome.onnx is None else asdict(outcome.onnx),
         "plan": [asdict(row) for row in outcome.plan],
         "frozen": {space.name: space.frozen for space in outcome.spaces.frozen},
-        "original": _architecture(outcome.original),
+        "original": {**architecture_of(outcome.original), "weights": digest_of(outcome.original)},
         "low_rank": None if low_rank is None else low_rank.record(),
         "sizes": changed_sizes(with_ranks(outcome.original, outcome.ranks), outcome.model),
         "output": fingerprint(outcome.model, describe(outcome.spaces.program.example)),
@@ -137,20 +146,29 @@ def checked_target(
     return target
 
 
-def load(folder: str | os.PathLike[str], model: Any) -> nn.Module:
+def load(folder: str | os.PathLike[str], model: Any, *, check_weights: bool = False) -> nn.Module:
     """Turn a freshly built *original* architecture into the compressed network that was saved.
 
     `model` is the original, or of a model of transformers its config or the folder it is in. Its
-    shapes must be the original's; its weights do not matter. It is left as it was. Nothing is
-    executed from the files.
+    shapes must be the original's; its weights do not matter, since the folder holds those of the
+    smaller network. `check_weights=True` warns if they are not the ones that were compressed; use
+    it before the two networks are compared. The model is left as it was. Nothing is executed from
+    the files.
     """
     source = source_path(folder)
     record, tensors = _read(source)
     network = unwrap(model if isinstance(model, nn.Module) else built_from(model))
+    if check_weights and has_other_weights(record, network):
+        warnings.warn(
+            f"{source} was made from other weights of {type(network).__name__} than this model "
+            "has, so agreement between the two says little; load the weights that were "
+            "compressed, or compress this model",
+            stacklevel=2,
+        )
     try:
-        _check_architecture(source, record["original"], _architecture(network))
+        check_architecture(source, record["original"], architecture_of(network))
         network = with_ranks(network, checked_ranks(source, record, network))
-        _check_tensors(source, tensors, dict(_tensors(network)))
+        _check_tensors(source, tensors, dict(tensors_of(network)))
         with torch.inference_mode(False):
             smaller = _filled(source, network, tensors)
         set_sizes(source / PLAN, smaller, record["sizes"])
@@ -169,13 +187,13 @@ def load(folder: str | os.PathLike[str], model: Any) -> nn.Module:
 
 def _filled(source: Path, network: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     """Return a copy of the original with the saved tensors."""
-    original = dict(_tensors(network))
+    original = dict(tensors_of(network))
     changed = {
         name: tensor if original[name].is_meta else tensor.to(original[name].device)
         for name, tensor in tensors.items()
     }
     smaller = copy_with(network, changed)
-    for name, tensor in dict(_tensors(smaller)).items():
+    for name, tensor in dict(tensors_of(smaller)).items():
         if name in tensors and tensor.dtype != tensors[name].dtype:
             raise StorageError(f"{source}: {name!r} could not be set; build the model plainly")
     return smaller
@@ -203,7 +221,24 @@ def _check_tensors(
             raise StorageError(f"{source / WEIGHTS}: {name!r} holds NaN; save again")
 
 
+def read_plan(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what `plan.json` says about the result in a folder."""
+    return _plan(source_path(folder))[0]
+
+
 def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    record, text = _plan(source)
+    tensors, fields = load_tensors(source / WEIGHTS, _KIND)
+    if fields.get("plan") != _sha(text):
+        raise StorageError(
+            f"{source / PLAN} was changed after it was written, or belongs to other weights; "
+            "restore it, or save the result again"
+        )
+    return record, tensors
+
+
+def _plan(source: Path) -> tuple[dict[str, Any], str]:
+    """Return the checked content of `plan.json`, and its text."""
     if not source.is_dir():
         raise StorageError(f"{source} is not a folder; give the one that was saved to")
     for name in (PLAN, WEIGHTS):
@@ -225,48 +260,11 @@ def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"{source} has format version {version}, this interpress reads up to "
             f"{FORMAT_VERSION}; upgrade interpress"
         )
-    tensors, fields = load_tensors(source / WEIGHTS, _KIND)
-    if fields.get("plan") != _sha(text):
-        raise StorageError(
-            f"{source / PLAN} was changed after it was written, or belongs to other weights; "
-            "restore it, or save the result again"
-        )
-    return record, tensors
+    return record, text
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number in JSON")
-
-
-def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield every parameter and buffer once, including those that a state dict leaves out."""
-    yield from model.named_parameters()
-    yield from model.named_buffers()
-
-
-def _architecture(model: nn.Module) -> dict[str, Any]:
-    return {
-        "class": type(model).__name__,
-        "modules": {name: type(module).__name__ for name, module in model.named_modules()},
-        "tensors": {name: list(tensor.shape) for name, tensor in _tensors(model)},
-    }
-
-
-def _check_architecture(source: Path, saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    remedy = "build the original architecture, as it was before compression"
-    for part, noun in (("tensors", "tensor"), ("modules", "module")):
-        expected, actual = saved[part], given[part]
-        for name in expected:
-            if name not in actual:
-                raise StorageError(f"{source}: the model has no {noun} {name!r}; {remedy}")
-            if expected[name] != actual[name]:
-                raise StorageError(
-                    f"{source}: {noun} {name!r} is {actual[name]} in this model, but the "
-                    f"compressed one was made from {expected[name]}; {remedy}"
-                )
-        extra = next((name for name in actual if name not in expected), None)
-        if extra is not None:
-            raise StorageError(f"{source}: the original had no {noun} {extra!r}; {remedy}")
 
 
 def _judged(outcome: Outcome) -> dict[str, Any]:

@@ -35,10 +35,25 @@ def test_the_only_array_beside_the_labels_is_read() -> None:
     assert open_arrays({"a": INPUTS, "b": INPUTS + 1}, key="b").inputs([0]).equal(INPUTS[:1] + 1)
 
 
+def test_several_arrays_are_keyword_inputs() -> None:
+    arrays = {"x": INPUTS, "length": torch.arange(6), "y": torch.arange(6)}
+    file = open_arrays(arrays)
+    assert file.input_names == ("x", "length")
+    assert file.count == 6
+    batch = file.inputs([4, 1])
+    assert isinstance(batch, dict)
+    assert batch["x"].equal(INPUTS[[4, 1]])
+    assert batch["length"].tolist() == [4, 1]
+    assert file.labels is not None
+    assert open_arrays(arrays, key="x").input_names == ()
+
+
 @pytest.mark.parametrize(
     ("arrays", "key", "message"),
     [
-        ({"a": INPUTS, "b": INPUTS}, None, "holds a, b; choose one with --key"),
+        ({"a": INPUTS, "b": INPUTS[:4]}, None, "x: 'a' has 6 examples and 'b' has 4; .* --key"),
+        ({"a": INPUTS, "b": INPUTS * torch.nan}, None, "x: 'b' holds NaN or Inf"),
+        ({"a": INPUTS, "b": torch.tensor(1.0)}, None, r"x: 'b' has shape \(\); give examples"),
         ({"a": INPUTS}, "c", "no 'c'; it holds a"),
         ({"labels": torch.arange(6)}, None, "holds no inputs but labels"),
         ({}, None, "holds no inputs but nothing"),

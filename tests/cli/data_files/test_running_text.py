@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,10 @@ class Letters:
     """A tokenizer with one token per character."""
 
     model_max_length = 8
+    name_or_path = "somewhere/letters"
+
+    def get_vocab(self) -> dict[str, int]:
+        return {"b": 98, "a": 97}
 
     def __call__(self, text: str, verbose: bool = True) -> dict[str, list[int]]:
         return {"input_ids": [ord(letter) for letter in text]}
@@ -35,6 +40,12 @@ def test_consecutive_examples_of_the_asked_length(text: Path) -> None:
     assert file.count == 4  # the last two letters do not fill an example
     expected = torch.tensor([97 + i % 26 for i in range(28)]).reshape(4, 7)
     assert torch.equal(file.inputs([0, 3])["input_ids"], expected[[0, 3]])
+
+
+def test_the_tokenizer_and_the_length_are_recorded(text: Path) -> None:
+    record = open_data_file(DataOptions(text, text=text, length=7)).preprocessing()
+    digest = hashlib.sha256(b'{"a": 97, "b": 98}').hexdigest()[:16]
+    assert record == {"inputs": "text", "tokenizer": "letters", "vocabulary": digest, "length": 7}
 
 
 def test_the_tokenizer_bounds_the_usual_length(text: Path) -> None:

@@ -6,12 +6,12 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from interpress.allocation.problem import Problem, Widths
-from interpress.allocation.registry import allocation, pivot_ratios
+from interpress.allocation.registry import PIVOT_RATIOS, allocation, pivot_ratios
 
 _STEPS = 1000  # fractions that the path goes through
 
 
-@allocation("constant", losses=pivot_ratios)
+@allocation("constant", losses=pivot_ratios, unit=PIVOT_RATIOS)
 def constant(problem: Problem) -> Iterator[Widths]:
     """Yield the widths at constant fractions, from one down to zero."""
     last = None

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from interpress.allocation.problem import Problem, Widths
 from interpress.allocation.registry import allocation
 from interpress.allocation.rules.constant import constant
-from interpress.allocation.rules.measured import measured, measured_losses
+from interpress.allocation.rules.measured import MEASURED_ERRORS, measured, measured_losses
 
 
-@allocation("halfway", losses=measured_losses, measures=True)
+@allocation("halfway", losses=measured_losses, measures=True, unit=MEASURED_ERRORS)
 def halfway(problem: Problem) -> Iterator[Widths]:
     """Yield, for every point of the measured path, the mean with the constant path."""
     uniform_path = constant(problem)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from interpress.allocation.problem import Problem, Widths
-from interpress.allocation.registry import allocation, pivot_ratios
+from interpress.allocation.registry import PIVOT_RATIOS, allocation, pivot_ratios
 from interpress.allocation.rules.constant import at_fraction, fractions
 
 _SPARED = 0.5  # spaces of heads are whole while other spaces keep more than this fraction
 
 
-@allocation("heads-last", losses=pivot_ratios, of_heads=True)
+@allocation("heads-last", losses=pivot_ratios, unit=PIVOT_RATIOS, of_heads=True)
 def heads_last(problem: Problem) -> Iterator[Widths]:
     """Yield the widths at fractions from one down to zero; heads keep `1 / _SPARED` times more."""
     last = None

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from interpress.allocation.paths import greedy_path
 from interpress.allocation.problem import Problem, Widths
-from interpress.allocation.registry import allocation, pivot_ratios
+from interpress.allocation.registry import PIVOT_RATIOS, allocation, pivot_ratios
 
 
-@allocation("iterative", losses=pivot_ratios)
+@allocation("iterative", losses=pivot_ratios, unit=PIVOT_RATIOS)
 def iterative(problem: Problem) -> Iterator[Widths]:
     """Cut `problem.step` of the layer with the lowest `|r_kk / r_11| / FLOPs`, again and again.
 

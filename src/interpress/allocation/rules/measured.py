@@ -9,13 +9,17 @@ from torch import Tensor
 
 from interpress.allocation.effects import Effects
 from interpress.allocation.problem import Problem, Widths
-from interpress.allocation.registry import allocation, consumer_errors
+from interpress.allocation.registry import CONSUMER_ERRORS, allocation, consumer_errors
 from interpress.allocation.rules.marginal import marginal
 from interpress.selection.orders import ChannelOrder, Orders
 
 _TRUST = 0.1
 """Exponent of the measured factor: 0 ignores it, 1 trusts it fully. A factor measured on 16
 examples is noisy, so it is shrunk towards 1."""
+
+
+MEASURED_ERRORS = f"{CONSUMER_ERRORS}, each scaled to its effect on the output"
+"""What the losses of `measured_losses` are."""
 
 
 def measured_losses(orders: Orders, effects: Effects | None) -> dict[str, Tensor]:
@@ -31,7 +35,7 @@ def measured_losses(orders: Orders, effects: Effects | None) -> dict[str, Tensor
     }
 
 
-@allocation("measured", losses=measured_losses, measures=True)
+@allocation("measured", losses=measured_losses, measures=True, unit=MEASURED_ERRORS)
 def measured(problem: Problem) -> Iterator[Widths]:
     """Yield the widths of the marginal path under the scaled losses."""
     return marginal(problem)

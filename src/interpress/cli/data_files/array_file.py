@@ -1,4 +1,8 @@
-"""Arrays of model inputs, as they come from NumPy and safetensors files."""
+"""Arrays of model inputs, as they come from NumPy and safetensors files.
+
+One array is the only input of the model. Several are keyword inputs: the name of an array is that
+of an argument of the model's forward.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,19 @@ from interpress.errors import DataError
 
 
 class ArrayFile(DataFile):
-    """One array of model inputs, with examples along the first dim."""
+    """Arrays of model inputs, with examples along the first dim, and labels if there are any."""
 
     if_empty = "give examples along the first dim"
 
     def __init__(self, options: DataOptions) -> None:
         arrays = self.read(options.path)
-        self._values = _choose(options.path, arrays, options.key)
-        _check_values(options.path, self._values)
-        self.labels = _labels(options.path, arrays, len(self._values))
+        self._inputs = _choose(options.path, arrays, options.key)
+        self._is_single = len(self._inputs) == 1
+        for name, values in self._inputs.items():
+            array = f"{options.path}" + ("" if self._is_single else f": {name!r}")
+            _check_values(array, values, self._is_single)
+        _check_lengths(options.path, self._inputs)
+        self.labels = _labels(options.path, arrays, self.count)
 
     @abstractmethod
     def read(self, path: Path) -> Mapping[str, Tensor]:
@@ -32,45 +40,63 @@ class ArrayFile(DataFile):
     @property
     def count(self) -> int:
         """The number of examples."""
-        return len(self._values)
+        return len(next(iter(self._inputs.values())))
 
-    def inputs(self, indices: Sequence[int]) -> Tensor:
-        """Return some examples."""
-        return self._values[torch.as_tensor(indices)]
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of keyword inputs."""
+        return () if self._is_single else tuple(self._inputs)
+
+    def inputs(self, indices: Sequence[int]) -> Tensor | dict[str, Tensor]:
+        """Return some examples: a tensor, or several by name."""
+        rows = {name: values[torch.as_tensor(indices)] for name, values in self._inputs.items()}
+        return next(iter(rows.values())) if self._is_single else rows
 
 
-def _choose(path: Path, arrays: Mapping[str, Tensor], key: str | None) -> Tensor:
-    """Return the array called `key`, or the only one that does not hold labels."""
+def _choose(path: Path, arrays: Mapping[str, Tensor], key: str | None) -> dict[str, Tensor]:
+    """Return the array called `key`, or all that do not hold labels."""
     if key is not None:
         if key not in arrays:
             raise DataError(f"{path} has no {key!r}; it holds {', '.join(sorted(arrays))}")
-        return arrays[key]
-    names = [name for name in arrays if name not in LABEL_NAMES]
-    if len(names) > 1:
-        raise DataError(f"{path} holds {', '.join(sorted(names))}; choose one with --key")
-    if not names:
+        return {key: arrays[key]}
+    inputs = {name: values for name, values in arrays.items() if name not in LABEL_NAMES}
+    if not inputs:
         raise DataError(
             f"{path} holds no inputs but {', '.join(sorted(arrays)) or 'nothing'}; save the "
             "model's inputs under another name, such as 'inputs'"
         )
-    return arrays[names[0]]
+    return inputs
 
 
-def _check_values(path: Path, values: Tensor) -> None:
-    if values.ndim < 2:
+def _check_values(array: str, values: Tensor, is_single: bool) -> None:
+    """Refuse what no model takes; one of several inputs may be one number per example."""
+    least = 2 if is_single else 1
+    if values.ndim < least:
         raise DataError(
-            f"{path} holds an array of shape {tuple(values.shape)}; give examples along the first "
-            "dim and features along the others"
+            f"{array} has shape {tuple(values.shape)}; give examples along the first dim"
+            + " and features along the others" * is_single
         )
     if values.is_complex():
-        raise DataError(f"{path} holds complex numbers; give real numbers")
+        raise DataError(f"{array} holds complex numbers; give real numbers")
     if values.is_floating_point() and not bool(values.isfinite().all()):
-        raise DataError(f"{path} holds NaN or Inf; remove those examples")
+        raise DataError(f"{array} holds NaN or Inf; remove those examples")
     if values.dtype == torch.uint8:
         raise DataError(
-            f"{path} holds bytes; save the floating-point numbers that the model takes, or give a "
+            f"{array} holds bytes; save the floating-point numbers that the model takes, or give a "
             "folder of images"
         )
+
+
+def _check_lengths(path: Path, inputs: Mapping[str, Tensor]) -> None:
+    """Raise if keyword inputs are not of the same examples."""
+    first, *others = inputs
+    for name in others:
+        if len(inputs[name]) != len(inputs[first]):
+            raise DataError(
+                f"{path}: {first!r} has {len(inputs[first])} examples and {name!r} has "
+                f"{len(inputs[name])}; several arrays are keyword inputs of the model, so give "
+                "every example in each, or choose one array with --key"
+            )
 
 
 def _labels(path: Path, arrays: Mapping[str, Tensor], examples: int) -> Tensor | None:

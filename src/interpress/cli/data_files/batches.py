@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from interpress.cli.data_files.data_file import DataFile
 from interpress.cli.data_files.registry import open_data_file
 from interpress.cli.data_options import DataOptions
 from interpress.cli.failing import warn
 from interpress.cli.model_options import ModelOptions
+from interpress.errors import DataError
 
 _CACHE_BYTES = 2**30  # prepared batches that are kept in memory instead of prepared again
 
 
-def open_batches(data: DataOptions, model: ModelOptions) -> Batches:
-    """Return the examples that the options describe.
+def open_batches(
+    data: DataOptions, model: ModelOptions, network: nn.Module | None = None
+) -> Batches:
+    """Return the examples that the options describe, for a network that takes them.
 
     Text uses the tokenizer in the model's folder, unless the options name another.
     """
     if data.tokenizer is None:
         data = replace(data, tokenizer=Path(model.name))
-    return Batches(open_data_file(data), data)
+    file = open_data_file(data)
+    if network is not None:
+        _check_names(data.path, file.input_names, network)
+    return Batches(file, data)
+
+
+def _check_names(path: Path, names: Sequence[str], network: nn.Module) -> None:
+    """Raise if the names of keyword inputs are not those of the arguments of the forward."""
+    parameters = inspect.signature(network.forward).parameters.values()
+    if not names or any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    required = [p.name for p in parameters if p.name in known and p.default is p.empty]
+    takes = f"the forward of {type(network).__name__} takes {', '.join(known) or 'no names'}"
+    for name in names:
+        if name not in known:
+            raise DataError(
+                f"{path} holds several arrays, which are keyword inputs, and one is called "
+                f"{name!r}, but {takes}; rename or remove it, or choose one array with --key"
+            )
+    for name in required:
+        if name not in names:
+            raise DataError(f"{path} has no array {name!r}, but {takes}; add it")
 
 
 class Batches:
@@ -42,6 +68,16 @@ class Batches:
         self._cache: dict[int, Any] = {}
         self._cache_left = _CACHE_BYTES
         self.count = len(chosen)
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return what is done to the raw inputs, and the shape of one prepared example."""
+        record = self._file.preprocessing()
+        if record["inputs"] == "text":
+            return record
+        inputs = self._batch(0)
+        if isinstance(inputs, dict):
+            return {**record, "shape": {name: list(t.shape[1:]) for name, t in inputs.items()}}
+        return {**record, "shape": list(inputs.shape[1:])}
 
     def labels(self) -> Tensor | None:
         """Return one label per example, or None if they are unknown."""

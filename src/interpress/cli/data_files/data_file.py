@@ -38,3 +38,12 @@ class DataFile(ABC):
     @abstractmethod
     def inputs(self, indices: Sequence[int]) -> Any:
         """Return some examples as one batch of model inputs: a tensor, or a dict of tensors."""
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names that the user gave to the inputs; empty if names do not come from the user."""
+        return ()
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return what is done to the raw inputs, to record with a result."""
+        return {"inputs": "arrays"}

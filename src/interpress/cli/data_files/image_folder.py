@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,3 +39,7 @@ class ImageFolder(DataFile):
         """Return prepared images (batch, channels, height, width)."""
         paths = [self._paths[index] for index in indices]
         return self._preparation.batch([*paths], [str(path) for path in paths])
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return how images are decoded, resized and normalised."""
+        return self._preparation.record()

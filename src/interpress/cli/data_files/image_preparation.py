@@ -18,8 +18,20 @@ class ImagePreparation:
     """Decodes, resizes, crops and normalises images."""
 
     def __init__(self, options: DataOptions) -> None:
-        self.size, self.gray = options.image_size(), options.gray
+        self.size, self.gray, self.preset = options.image_size(), options.gray, options.preset
         self.mean, self.std = (torch.tensor(values) for values in options.normalization())
+
+    def record(self) -> dict[str, Any]:
+        """Return what is done to every image; pixels are in [0, 1] before mean and std."""
+        mean, std = ([round(value, 6) for value in t.tolist()] for t in (self.mean, self.std))
+        return {
+            "inputs": "images",
+            "preset": self.preset,
+            "size": self.size,
+            "mean": mean,
+            "std": std,
+            "color": "gray" if self.gray else "RGB",
+        }
 
     def batch(self, images: list[bytes | Path], names: list[str]) -> Tensor:
         """Return prepared images (batch, channels, height, width); `names` are for errors."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from interpress.cli.data_files.data_file import DataFile
-from interpress.cli.data_files.text import load_tokenizer, read_text
+from interpress.cli.data_files.text import load_tokenizer, read_text, text_record
 from interpress.cli.data_options import DataOptions
 
 _LENGTH = 512  # tokens per example, unless the user or the tokenizer says fewer
@@ -21,10 +22,11 @@ class RunningText(DataFile):
 
     def __init__(self, options: DataOptions) -> None:
         text = read_text(options.path)
-        tokenizer = load_tokenizer(options.path, options.tokenizer)
+        self._tokenizer = tokenizer = load_tokenizer(options.path, options.tokenizer)
         longest = int(getattr(tokenizer, "model_max_length", None) or _LENGTH)
         length = options.length or min(_LENGTH, longest)
         tokens = torch.tensor(tokenizer(text, verbose=False)["input_ids"], dtype=torch.long)
+        self._length = length
         self._rows = tokens[: len(tokens) // length * length].reshape(-1, length)
 
     @property
@@ -35,3 +37,7 @@ class RunningText(DataFile):
     def inputs(self, indices: Sequence[int]) -> dict[str, Tensor]:
         """Return the tokens of some examples (batch, length)."""
         return {"input_ids": self._rows[list(indices)]}
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return the tokenizer and the tokens per example."""
+        return text_record(self._tokenizer, self._length)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -32,3 +34,14 @@ def load_tokenizer(path: Path, folder: Path | None) -> Any:
         raise StorageError(
             f"{folder} does not hold a tokenizer ({reason}); give another with --tokenizer"
         ) from error
+
+
+def text_record(tokenizer: Any, length: int) -> dict[str, Any]:
+    """Return how texts become tokens; the hash of the vocabulary tells tokenizers apart."""
+    vocabulary = json.dumps(tokenizer.get_vocab(), sort_keys=True)
+    return {
+        "inputs": "text",
+        "tokenizer": Path(str(tokenizer.name_or_path)).name,
+        "vocabulary": hashlib.sha256(vocabulary.encode()).hexdigest()[:16],
+        "length": length,
+    }

@@ -59,6 +59,10 @@ class ParquetFile(DataFile):
                 raise DataError(f"{name} holds no image bytes; remove the row")
         return self._preparation.batch(images, names)
 
+    def preprocessing(self) -> dict[str, Any]:
+        """Return how images are decoded, resized and normalised."""
+        return self._preparation.record()
+
 
 def _read_table(options: DataOptions) -> Any:
     try:

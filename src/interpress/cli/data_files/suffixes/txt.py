@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
 from interpress.cli.data_files.data_file import DataFile
 from interpress.cli.data_files.registry import data_file
-from interpress.cli.data_files.text import load_tokenizer, read_text
+from interpress.cli.data_files.text import load_tokenizer, read_text, text_record
 from interpress.cli.data_options import DataOptions
 
 _LENGTH = 128  # tokens per line, unless the user says
@@ -40,3 +41,7 @@ class TextFile(DataFile):
             padding="max_length", truncation=True, max_length=self._length, return_tensors="pt",
         )  # fmt: skip
         return dict(tokens)
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return the tokenizer and the tokens per line."""
+        return text_record(self._tokenizer, self._length)

@@ -1,0 +1,1 @@
+"""Tables of plain text that fit a terminal."""
