@@ -21,12 +21,15 @@ from interpress.cli.method_options import MethodOptions
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.output_options import OutputOptions
 from interpress.cli.printing import agreement_record, model_output_aside, print_json, print_table
+from interpress.cli.timm_models import PREFIX
 from interpress.data.calibration_set import CalibrationSet
 from interpress.distillation.options import MINUTES
 from interpress.errors import ArgumentError, DataError, InterpressError, StorageError
 from interpress.evaluation.tally import Agreement
+from interpress.files.tensor_file import save_text
 from interpress.parallel.processes import process_group
-from interpress.storage.result_folder import PAGE, checked_target
+from interpress.storage.result_folder import PAGE, PRUNED, WEIGHTS, checked_target
+from interpress.storage.timm_folder import pruned_text
 
 
 def inspect(
@@ -116,6 +119,9 @@ def compress(
             **budget_argument,
         )
         result.save(options.out, overwrite=options.force, report=True, evaluation=evaluation)
+        remark = ""
+        if processes.is_first and model.name.startswith(PREFIX):
+            remark = _add_pruned(result, options.out)
         if options.pretrained is not None:
             result.save_pretrained(options.pretrained, overwrite=options.force)
     if not processes.is_first:
@@ -126,6 +132,8 @@ def compress(
     try:
         print(result.summary())
         print(f"Saved to {options.out}; open {options.out / PAGE} in a browser", flush=True)
+        if remark:
+            print(remark, flush=True)
         if options.pretrained is not None:
             print(f"{options.pretrained} can be loaded by from_pretrained", flush=True)
     except OSError as error:
@@ -133,6 +141,15 @@ def compress(
             f"the result is in {options.out}, but standard output cannot be written "
             f"({error.strerror})"
         ) from error
+
+
+def _add_pruned(result: interpress.Result, folder: Path) -> str:
+    """Write the file with which timm rebuilds the network; return what became of that."""
+    try:
+        save_text(folder / PRUNED, pruned_text(result), overwrite=True)
+    except ArgumentError as error:
+        return f"{PRUNED} was not written: {str(error).partition(';')[0]}"
+    return f"timm rebuilds this network from {folder / PRUNED} and {folder / WEIGHTS}"
 
 
 def _check(options: CompressOptions) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from interpress.cli.failing import warn
 from interpress.cli.model_options import ModelOptions
+from interpress.cli.timm_models import PREFIX, timm_model
 from interpress.errors import ArgumentError, DataError, StorageError
 
 _LISTED = 6  # names of a module that an error lists
@@ -29,7 +30,9 @@ def load_model(options: ModelOptions, *, warn_if_untrained: bool = True) -> nn.M
     """
     device = checked_device(options.device)
     folder = Path(options.name)
-    if folder.is_dir() or ":" not in options.name:
+    if options.name.startswith(PREFIX):
+        model = timm_model(options, needs_weights=warn_if_untrained)
+    elif folder.is_dir() or ":" not in options.name:
         model = _from_hugging_face(options)
     else:
         model = _from_function(options)
@@ -61,8 +64,8 @@ def _from_function(options: ModelOptions) -> nn.Module:
     module_name, separator, function_name = name.rpartition(":")
     if not separator or not module_name or not function_name:
         raise ArgumentError(
-            f"{name!r} does not name a model; give package.module:function, file.py:function or "
-            "a Hugging Face model folder"
+            f"{name!r} does not name a model; give package.module:function, file.py:function, "
+            "timm:NAME or a Hugging Face model folder"
         )
     function = _find_function(module_name, function_name)
     try:
@@ -148,8 +151,8 @@ def _from_hugging_face(options: ModelOptions) -> nn.Module:
         if not Path(folder).is_dir():
             raise ArgumentError(
                 f"{folder!r} does not name a model: it is no folder, and no model of this name is "
-                "in the cache of Hugging Face; give package.module:function, file.py:function or "
-                "a Hugging Face model folder"
+                "in the cache of Hugging Face; give package.module:function, file.py:function, "
+                "timm:NAME or a Hugging Face model folder"
             ) from error
         line = next(iter(str(error).splitlines()), "")
         raise StorageError(

@@ -47,7 +47,8 @@ def capture(model: nn.Module, example: Any) -> Program:
     if not inputs.tensors():
         raise ArgumentError("the example holds no tensor; pass what the model's forward takes")
     with evaluation(network), torch.random.fork_rng(), torch.no_grad():
-        captured_inputs = _at_least_two_examples(network, inputs)
+        with evaluation(network):  # what the forward caches must not become a constant
+            captured_inputs = _at_least_two_examples(network, inputs)
         exported = _export(network, captured_inputs)
     program = _to_program(network, exported, captured_inputs)
     return dataclasses.replace(program, doubled=captured_inputs is not inputs)
@@ -135,7 +136,8 @@ def _at_least_two_examples(model: nn.Module, example: Example) -> Example:
 
 def _export(model: nn.Module, example: Example) -> ExportedProgram:
     try:
-        register_outputs(example.call(model))
+        with evaluation(model):
+            register_outputs(example.call(model))
         model, example = _on_one_device(model, example)
         flexible = {"dynamic_shapes": _dynamic_shapes(model, example)}
     except Exception as problem:  # the model's code may raise anything

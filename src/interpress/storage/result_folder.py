@@ -40,6 +40,8 @@ from interpress.storage.ranks import checked_ranks, with_ranks
 from interpress.surgery.weights import copy_with
 
 WEIGHTS, PLAN, PAGE = "weights.safetensors", "plan.json", "report.html"
+PRUNED = "pruned.txt"
+"""The sizes of all tensors, for timm's own mechanism; see `storage.timm_folder`."""
 _KIND = "compressed-network"
 
 
@@ -76,6 +78,8 @@ def save_distilled(
     text = json.dumps(record, indent=1)
     with replaced_folder(target) as temporary:
         (temporary / PLAN).write_text(text, encoding="utf-8")
+        if (pruned := source_path(source) / PRUNED).is_file():  # distillation changes no size
+            (temporary / PRUNED).write_bytes(pruned.read_bytes())
         tensors = dict(_tensors(distilled.model))
         save_tensors(temporary / WEIGHTS, _KIND, tensors, {"plan": _sha(text)})
 
@@ -122,7 +126,7 @@ def checked_target(
     if not above.is_dir():
         raise StorageError(f"{above} is a file, so {target} cannot be created; choose another")
     names = sorted(path.name for path in target.iterdir()) if target.exists() else []
-    foreign = [name for name in names if name not in (PLAN, WEIGHTS, PAGE)]
+    foreign = [name for name in names if name not in (PLAN, WEIGHTS, PAGE, PRUNED)]
     if foreign:
         raise StorageError(f"{target} also holds {foreign[0]!r}; move that away, or choose another")
     if names and not overwrite:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from interpress.cli.data_files.data_file import DataFile
-from interpress.cli.data_files.registry import open_data_file
+from interpress.cli.data_files.registry import kind_of_file, open_data_file
 from interpress.cli.data_options import DataOptions
 from interpress.cli.failing import warn
 from interpress.cli.model_options import ModelOptions
+from interpress.cli.timm_models import PREFIX, prepared_like_timm
 
 _CACHE_BYTES = 2**30  # prepared batches that are kept in memory instead of prepared again
 
@@ -22,8 +23,11 @@ _CACHE_BYTES = 2**30  # prepared batches that are kept in memory instead of prep
 def open_batches(data: DataOptions, model: ModelOptions) -> Batches:
     """Return the examples that the options describe.
 
-    Text uses the tokenizer in the model's folder, unless the options name another.
+    Text uses the tokenizer in the model's folder, unless the options name another. Images for a
+    model of timm are prepared as timm does, unless the options say otherwise.
     """
+    if model.name.startswith(PREFIX) and kind_of_file(data).holds_images:
+        data = prepared_like_timm(data, model.name)
     if data.tokenizer is None:
         data = replace(data, tokenizer=Path(model.name))
     return Batches(open_data_file(data), data)
