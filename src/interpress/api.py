@@ -41,6 +41,7 @@ def analyze(
     mask: Mask | None = None,
     tokenizer: Any = None,
     patches: bool = True,
+    part: str | None = None,
     memory: float | None = None,
     device: str | torch.device | None = None,
     seed: int = 0,
@@ -48,8 +49,8 @@ def analyze(
 ) -> Analysis:
     """Run a model over unlabelled data once; the result answers any number of budgets.
 
-    `data`, `exclude`, `forward`, `kind`, `output`, `mask`, `tokenizer`, `memory`, `device` and
-    `seed` as for `compress`.
+    `data`, `exclude`, `forward`, `kind`, `output`, `mask`, `tokenizer`, `part`, `memory`, `device`
+    and `seed` as for `compress`.
     `patches=False` skips what only the selection "patches" needs, which is most of the cost.
     """
     with Processes().together():
@@ -58,6 +59,7 @@ def analyze(
             patches=patches, memory=memory, device=as_device(device), seed=seed,
             progress=progress,
         )  # fmt: skip
+        options = options.of_part(without_dispatch(unwrap(model)), part)
         return _analyzed(model, _tokens(data, tokenizer), options)
 
 
@@ -77,6 +79,7 @@ def compress(
     output: Output = None,
     mask: Mask | None = None,
     tokenizer: Any = None,
+    part: str | None = None,
     memory: float | None = None,
     device: str | torch.device | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -108,6 +111,8 @@ def compress(
         mask: Which positions of an example count: a key of the batch, or a function from a batch to
             a tensor (examples, positions). Default: its `attention_mask`, and labels of -100.
         tokenizer: The tokenizer of a language model, if the data are a list of texts.
+        part: The name of the module to compress, such as "backbone", if the model cannot be
+            captured as a whole. `data` are inputs of the whole; costs and errors are the part's.
         memory: GiB to hold beyond the model and its result; what needs more goes block by block.
         device: Where to compute, such as "cuda", if the model lives elsewhere and is to stay there.
         checkpoint: A folder that keeps finished blocks, so that a call that was ended goes on.
@@ -120,6 +125,7 @@ def compress(
             distill=DistillOptions.from_argument(distill), lowrank=lowrank, seed=seed)  # fmt: skip
         limits = WidthLimits(round_to, min_width, same_widths)
         options = options.asking(budget, method, limits, progress)
+        options = options.of_part(without_dispatch(unwrap(model)), part)
         return _analyzed(model, _tokens(data, tokenizer), options).answer(options)
 
 
@@ -163,7 +169,8 @@ def _tokens(data: Any, tokenizer: Any) -> Any:
 
 
 def _analyzed(model: nn.Module, data: Any, options: Options) -> Analysis:
-    network, processes = without_dispatch(unwrap(model)), Processes()
+    whole, processes = without_dispatch(unwrap(model)), Processes()
+    network = whole if options.part is None else options.part.module
     if not processes.is_first:
         options = replace(options, progress=False)
     with untouched(network):

@@ -49,7 +49,8 @@ class Result(Outcome):
         return self.summary()
 
     def __repr__(self) -> str:
-        left = f"{self.flops:.1%} of the FLOPs left"
+        of = "" if self.part is None else f" of {self.part.name}"
+        left = f"{self.flops:.1%} of the FLOPs{of} left"
         return f"Result(asked for {self.budget}, {left}, agreement: {self.agreement})"
 
     def distill(
@@ -174,7 +175,8 @@ class Result(Outcome):
         return html_tables(self)
 
     def _headline(self) -> Table:
-        table = Table(title=f"{self.method}, asked for {self.budget}", width=80)
+        where = "" if self.part is None else f", in the part {self.part.name}"
+        table = Table(title=f"{self.method}, asked for {self.budget}{where}", width=80)
         for column in ("", "original", "smaller", "left"):
             table.add_column(column, justify="left" if not column else "right")
         for label, unit in (("FLOPs per example", "flops"), ("parameters", "parameters")):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import interpress
 from interpress.allocation.curve import Point
@@ -23,13 +23,12 @@ from interpress.cli.output_options import OutputOptions
 from interpress.cli.printing import agreement_record, model_output_aside, print_json, print_table
 from interpress.cli.timm_models import PREFIX
 from interpress.data.calibration_set import CalibrationSet
+from interpress.data.part import Part
 from interpress.distillation.options import MINUTES
-from interpress.errors import ArgumentError, DataError, InterpressError, StorageError
+from interpress.errors import ArgumentError, StorageError
 from interpress.evaluation.tally import Agreement
-from interpress.files.tensor_file import save_text
 from interpress.parallel.processes import process_group
-from interpress.storage.result_folder import PAGE, PRUNED, WEIGHTS, checked_target
-from interpress.storage.timm_folder import pruned_text
+from interpress.storage.result_folder import PAGE, checked_target, part_of
 
 
 def inspect(
@@ -37,6 +36,7 @@ def inspect(
     data: DataOptions | None,
     shape: str | None,
     exclude: list[str],
+    part: str | None,
     as_json: bool,
 ) -> None:
     """Print the channel spaces of a network."""
@@ -45,8 +45,13 @@ def inspect(
     example: Any = None if shape is None else _random_batch(shape, model.device)
     with model_output_aside(as_json):
         network = load_model(model, warn_if_untrained=False)
-        if data is not None:
-            example = CalibrationSet(open_batches(data, model), network).first()
+        batches: Any = [example] if data is None else open_batches(data, model)
+        if part is not None:
+            inside = Part(network, part)
+            network = inside.module
+            example = CalibrationSet(batches, network, forward=inside.forward).first()
+        elif data is not None:
+            example = CalibrationSet(batches, network).first()
         spaces = interpress.find_spaces(network, example, exclude=exclude)
     if not as_json:
         print(spaces)
@@ -99,13 +104,14 @@ def compress(
         evaluation = None
         if options.evaluation is not None:
             evaluation_data = replace(data, path=options.evaluation, limit=0)
-            evaluation = _evaluation_batches(evaluation_data, model, network, output)
+            evaluation = evaluation_batches(evaluation_data, model, network, output, options.part)
         budget_argument: dict[str, Any] = {budget.kind: budget.value}
         result = interpress.compress(
             network,
             batches,
             method=parts,
             exclude=options.exclude or [],
+            part=options.part,
             round_to=options.round_to,
             min_width=options.min_width,
             same_widths=options.same_widths or options.pretrained is not None,
@@ -121,7 +127,7 @@ def compress(
         result.save(options.out, overwrite=options.force, report=True, evaluation=evaluation)
         remark = ""
         if processes.is_first and model.name.startswith(PREFIX):
-            remark = _add_pruned(result, options.out)
+            remark = add_pruned(result, options.out)
         if options.pretrained is not None:
             result.save_pretrained(options.pretrained, overwrite=options.force)
     if not processes.is_first:
@@ -143,15 +149,6 @@ def compress(
         ) from error
 
 
-def _add_pruned(result: interpress.Result, folder: Path) -> str:
-    """Write the file with which timm rebuilds the network; return what became of that."""
-    try:
-        save_text(folder / PRUNED, pruned_text(result), overwrite=True)
-    except ArgumentError as error:
-        return f"{PRUNED} was not written: {str(error).partition(';')[0]}"
-    return f"timm rebuilds this network from {folder / PRUNED} and {folder / WEIGHTS}"
-
-
 def _check(options: CompressOptions) -> None:
     """Check what would otherwise fail only after the network was compressed."""
     checked_target(options.out, options.force, "pass --force")
@@ -167,15 +164,6 @@ def _method(options: MethodOptions) -> interpress.Method:
     return interpress.Method.named(options.method, **options.changes())
 
 
-def _evaluation_batches(
-    data: DataOptions, model: ModelOptions, network: nn.Module, output: OutputOptions
-) -> Iterable[Any]:
-    """Return evaluation data with labels, after a check that the network runs on them."""
-    batches = open_batches(data, model).with_labels()
-    _compare((network, network), [next(iter(batches))], None, output, data.path)
-    return batches
-
-
 def _result_record(result: interpress.Result, folder: Path) -> dict[str, Any]:
     agreement = result.agreement
     return {
@@ -188,21 +176,6 @@ def _result_record(result: interpress.Result, folder: Path) -> dict[str, Any]:
         "widths": dict(result.widths),
         "ranks": dict(result.ranks),
     }
-
-
-def _compare(
-    networks: tuple[nn.Module, nn.Module], data: Any, labels: Any, output: OutputOptions, path: Path
-) -> Agreement:
-    """Return the agreement of two networks; `path` names the data in errors."""
-    try:
-        return interpress.agreement(*networks, data, labels=labels, **output.arguments())
-    except InterpressError:
-        raise
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        raise DataError(
-            f"the network cannot run on {path} ({str(error).splitlines()[0]}); prepare the data as "
-            "the network expects them, with --size, --gray, --key or --length"
-        ) from error
 
 
 def evaluate(
@@ -227,10 +200,13 @@ def evaluate(
             assert other is not None
             second = load_model(replace(model, name=other, weights=other_weights))
         batches = open_batches(data, model)
-        agreement = _compare((first, second), batches, batches.labels(), output, data.path)
+        part = None if compressed is None else part_of(compressed)
+        agreement = compare((first, second), batches, batches.labels(), output, data.path, part)
     if as_json:
         print_json(agreement_record(agreement))
         return
+    if part is not None:
+        print(f"outputs of the part {part}:")
     print("\n".join([str(agreement), *agreement.notes]))
     if agreement.accuracy is not None:
         print(f"accuracy {agreement.accuracy[0]:.2%} and {agreement.accuracy[1]:.2%}")
@@ -248,7 +224,7 @@ def curve(
     output: OutputOptions,
     points: int,
     measure: bool,
-    exclude: list[str],
+    asked: Mapping[str, Any],
     as_json: bool,
 ) -> None:
     """Print the predicted trade-off, and the measured agreement if asked."""
@@ -257,7 +233,7 @@ def curve(
         network = load_model(model)
         batches = open_batches(data, model)
         analysis = interpress.analyze(
-            network, batches, exclude=exclude, seed=data.seed, **output.arguments()
+            network, batches, **asked, seed=data.seed, **output.arguments()
         )
         rows = [
             (point, _measured(analysis, point, parts) if measure else None)

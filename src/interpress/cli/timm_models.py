@@ -18,6 +18,10 @@ from interpress.cli.data_options import DataOptions
 from interpress.cli.failing import note, warn
 from interpress.cli.model_options import ModelOptions
 from interpress.errors import ArgumentError, StorageError
+from interpress.files.tensor_file import save_text
+from interpress.result import Result
+from interpress.storage.result_folder import PRUNED, WEIGHTS
+from interpress.storage.timm_folder import pruned_text
 
 PREFIX = "timm:"
 _LISTED = 6  # names of similar models that an error lists
@@ -160,3 +164,12 @@ def _warn_of_new_classes(name: str, keywords: Mapping[str, Any], card: Mapping[s
 
 def _listed(values: tuple[float, ...]) -> str:
     return ",".join(map(str, values))
+
+
+def add_pruned(result: Result, folder: Path) -> str:
+    """Write the file with which timm rebuilds the network; return what became of that."""
+    try:
+        save_text(folder / PRUNED, pruned_text(result), overwrite=True)
+    except ArgumentError as error:
+        return f"{PRUNED} was not written: {str(error).partition(';')[0]}"
+    return f"timm rebuilds this network from {folder / PRUNED} and {folder / WEIGHTS}"

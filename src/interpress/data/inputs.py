@@ -63,7 +63,7 @@ def _accepted(batch: Mapping[str, Any], model: nn.Module, number: int) -> dict[s
     return inputs
 
 
-class _InputsRecorded(Exception):
+class RecordedInputs(Exception):
     """Raised inside the model's call, once its inputs are known."""
 
     def __init__(self, example: Example) -> None:
@@ -75,12 +75,12 @@ def record_inputs(model: nn.Module, forward: Forward, batch: Any) -> Example:
     """Return the inputs with which the user's own function calls the model."""
 
     def stop(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        raise _InputsRecorded(Example(args, kwargs))
+        raise RecordedInputs(Example(args, kwargs))
 
     handle = model.register_forward_pre_hook(stop, with_kwargs=True, prepend=True)
     try:
         forward(model, batch)
-    except _InputsRecorded as stopped:
+    except RecordedInputs as stopped:
         return stopped.example
     finally:
         handle.remove()

@@ -14,6 +14,7 @@ from interpress.allocation.problem import Problem
 from interpress.allocation.registry import ALLOCATIONS
 from interpress.budgets.budget import Budget
 from interpress.calibration.study import Study
+from interpress.data.part import Part
 from interpress.evaluation.tally import Agreement
 from interpress.method import Method
 from interpress.network.network import Network
@@ -84,15 +85,22 @@ class Outcome:
     @property
     def original(self) -> nn.Module:
         """The original network."""
-        return self.study.original
+        return self.study.original if self.part is None else self.part.whole
 
-    @property
+    @cached_property
     def model(self) -> nn.Module:
         """The smaller network: an ordinary network of the original's classes.
 
-        With `lowrank=True`, some layers may be an `nn.Sequential` of two.
+        With `lowrank=True`, some layers may be an `nn.Sequential` of two. With `part=`, it is a
+        copy of the whole with a smaller part.
         """
-        return self.network.model
+        smaller = self.network.model
+        return smaller if self.part is None else self.part.with_smaller(smaller)
+
+    @property
+    def part(self) -> Part | None:
+        """The module that was compressed, if that is not the whole model."""
+        return self.options.part
 
     @property
     def orders(self) -> Orders:
@@ -137,7 +145,8 @@ class Outcome:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is worth knowing about how this network was made, as sentences."""
-        notes = list(self.network.warnings)
+        notes = [] if self.part is None else [self._of_part(self.part)]
+        notes += self.network.warnings
         if self.network.comparison is not None:
             notes.append(f"Allocation: {self.network.comparison}.")
         if self.network.low_rank is not None:
@@ -151,6 +160,17 @@ class Outcome:
                 f"{', '.join(untrusted)} ({self.orders.untrusted[untrusted[0]]})."
             )
         return tuple(notes)
+
+    def _of_part(self, part: Part) -> str:
+        before, after = (
+            sum(parameter.numel() for parameter in model.parameters())
+            for model in (self.original, self.model)
+        )
+        return (
+            f"Costs, errors and agreement are those of the part {part.name!r}; the rest of "
+            f"{type(part.whole).__name__} is as it was, and {after / before:.1%} of all its "
+            "parameters are left. Measure what the whole model decides before you use it."
+        )
 
     @property
     def judged_on(self) -> str:

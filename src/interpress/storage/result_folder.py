@@ -37,11 +37,11 @@ from interpress.pretrained.build import built_from
 from interpress.storage.example_description import describe
 from interpress.storage.fingerprint import fingerprint, matches
 from interpress.storage.ranks import checked_ranks, with_ranks
+from interpress.storage.sizes import changed_sizes, set_sizes
 from interpress.surgery.weights import copy_with
 
 WEIGHTS, PLAN, PAGE = "weights.safetensors", "plan.json", "report.html"
-PRUNED = "pruned.txt"
-"""The sizes of all tensors, for timm's own mechanism; see `storage.timm_folder`."""
+PRUNED = "pruned.txt"  # for timm; see `storage.timm_folder`
 _KIND = "compressed-network"
 
 
@@ -110,8 +110,9 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "frozen": {space.name: space.frozen for space in outcome.spaces.frozen},
         "original": _architecture(outcome.original),
         "low_rank": None if low_rank is None else low_rank.record(),
+        "part": None if outcome.part is None else outcome.part.name,
         "sizes": list(changed_sizes(with_ranks(outcome.original, outcome.ranks), outcome.model)),
-        "output": fingerprint(outcome.model, describe(outcome.spaces.program.example)),
+        "output": fingerprint(outcome.network.model, describe(outcome.spaces.program.example)),
     }
 
 
@@ -150,18 +151,24 @@ def load(folder: str | os.PathLike[str], model: Any) -> nn.Module:
         _check_tensors(source, tensors, dict(_tensors(network)))
         with torch.inference_mode(False):
             smaller = _filled(source, network, tensors)
-        _set_sizes(source, smaller, record["sizes"])
+        set_sizes(source / PLAN, smaller, record["sizes"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise StorageError(
             f"{source / PLAN} lacks or garbles {error}; save the result again"
         ) from error
-    if not matches(smaller, record.get("output")):
+    if not matches(smaller.get_submodule(record.get("part") or ""), record.get("output")):
         raise StorageError(
             f"{source}: the loaded network gives other outputs than the saved one, so the model "
             "keeps something that is neither a parameter, a buffer nor a size (a value cached on "
             "the first call, a module in a plain list); register it, and compress again"
         )
     return smaller
+
+
+def part_of(folder: str | os.PathLike[str]) -> str | None:
+    """Return the name of the module that a saved result made smaller; None for all of the model."""
+    name = _read(source_path(folder))[0].get("part")
+    return None if name is None else str(name)
 
 
 def _filled(source: Path, network: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
@@ -200,21 +207,6 @@ def _check_tensors(
             raise StorageError(f"{source / WEIGHTS}: {name!r} holds NaN; save again")
 
 
-def _set_sizes(source: Path, smaller: nn.Module, sizes: Any) -> None:
-    """Set recorded sizes, which must be integers that the module already has."""
-    modules = dict(smaller.named_modules())
-    for module, attribute, value in sizes:
-        current = vars(modules[module])[attribute]
-        new = tuple(value) if isinstance(current, tuple) else value
-        alike = _is_size(current) and _is_size(new) and type(current) is type(new)
-        if not alike or (isinstance(new, tuple | list) and len(new) != len(current)):
-            raise StorageError(
-                f"{source / PLAN} sets {module}.{attribute} to {value!r}, but it is {current!r} in "
-                "the model; only sizes can be set. Save the result again"
-            )
-        setattr(modules[module], attribute, new)
-
-
 def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if not source.is_dir():
         raise StorageError(f"{source} is not a folder; give the one that was saved to")
@@ -248,21 +240,6 @@ def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number in JSON")
-
-
-def changed_sizes(original: nn.Module, smaller: nn.Module) -> Iterator[tuple[str, str, Any]]:
-    """Yield module, attribute and new value of every integer (or tuple of them) that differs."""
-    for (name, before), after in zip(original.named_modules(), smaller.modules(), strict=True):
-        for attribute, value in vars(before).items():
-            new = vars(after).get(attribute, value)
-            if _is_size(value) and _is_size(new) and value != new:
-                yield name, attribute, new
-
-
-def _is_size(value: Any) -> bool:
-    if isinstance(value, tuple | list):
-        return all(isinstance(part, int) for part in value)
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

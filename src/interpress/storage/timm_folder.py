@@ -76,8 +76,9 @@ def _problem(adapt: Any, outcome: Outcome, text: str, tensors: dict[str, Tensor]
     except Exception as error:  # timm's code for a structure that it does not expect
         lines = [line.strip() for line in str(error).splitlines()]
         return f"{type(error).__name__}: {' '.join(lines[:2])}"[:200]
-    expected = fingerprint(outcome.model, describe(outcome.spaces.program.example))
-    if expected is None or not matches(rebuilt.eval(), expected):
+    expected = fingerprint(outcome.network.model, describe(outcome.spaces.program.example))
+    judged = rebuilt.eval().get_submodule("" if outcome.part is None else outcome.part.name)
+    if expected is None or not matches(judged, expected):
         return "its outputs differ"
     return None
 
