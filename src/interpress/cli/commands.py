@@ -13,6 +13,7 @@ from torch import Tensor
 import interpress
 from interpress.allocation.curve import Point
 from interpress.budgets.budget import Budget
+from interpress.cli.comparing import compare, evaluation_batches
 from interpress.cli.compress_options import CompressOptions
 from interpress.cli.data_files.batches import open_batches
 from interpress.cli.data_options import DataOptions
@@ -21,7 +22,7 @@ from interpress.cli.method_options import MethodOptions
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.output_options import OutputOptions
 from interpress.cli.printing import agreement_record, model_output_aside, print_json, print_table
-from interpress.cli.timm_models import PREFIX
+from interpress.cli.timm_models import PREFIX, add_pruned
 from interpress.data.calibration_set import CalibrationSet
 from interpress.data.part import Part
 from interpress.distillation.options import MINUTES

@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from interpress.errors import ArgumentError, CaptureError
 from interpress.graph.example import Example
+from interpress.graph.failed_capture import such_as, without_printed_graphs
 from interpress.graph.flattened_products import as_linear_layers
 from interpress.graph.model_state import evaluation, unwrap
 from interpress.graph.on_device import common_device
@@ -148,7 +149,7 @@ def _export(model: nn.Module, example: Example) -> ExportedProgram:
     problems: list[Exception] = []
     for options in (flexible, {}):
         try:
-            with _EXPORTING, warnings.catch_warnings():
+            with _EXPORTING, without_printed_graphs(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch.export warns about torch's internals
                 return export(model, example.args, dict(example.kwargs), strict=False, **options)
         except Exception as problem:  # torch.export raises many types
@@ -156,7 +157,7 @@ def _export(model: nn.Module, example: Example) -> ExportedProgram:
     raise CaptureError(
         f"torch.export could not capture {type(model).__name__}: {_first_line(problems[-1])}. "
         "The usual cause is a Python branch or loop that depends on tensor values; rewrite it with "
-        "torch.where or in terms of shapes, or compress a submodule without it"
+        f"torch.where or in terms of shapes, or compress a part without it{such_as(model)}"
     ) from problems[-1]
 
 
