@@ -105,7 +105,10 @@ class Analysis:
                 data = self.study.require_data()
                 network = distilled(self.study, network, data, options.distill, bars)
         warn_if_memorized(network.agreement)
-        return Result(options, self.study, effects, network)
+        result = Result(options, self.study, effects, network)
+        if options.part is not None and self.study.data is not None:
+            options.part.check_runs(result.model, next(self.study.data.raw()))
+        return result
 
     def curve(
         self,

@@ -44,6 +44,7 @@ def analyze(
     mask: Mask | None = None,
     tokenizer: Any = None,
     patches: bool = True,
+    part: str | None = None,
     memory: float | None = None,
     device: str | torch.device | None = None,
     preprocessing: Preprocessing | str | None = None,
@@ -52,7 +53,7 @@ def analyze(
 ) -> Analysis:
     """Run a model over unlabelled data once; the result answers any number of budgets.
 
-    `data`, `exclude`, `forward`, `kind`, `output`, `mask`, `tokenizer`, `memory`, `device`,
+    `data`, `exclude`, `forward`, `kind`, `output`, `mask`, `tokenizer`, `part`, `memory`, `device`,
     `preprocessing` and `seed` as for `compress`.
     `patches=False` skips what only the selection "patches" needs, which is most of the cost.
     """
@@ -62,6 +63,7 @@ def analyze(
             patches=patches, memory=memory, device=as_device(device),
             preprocessing=as_preprocessing(preprocessing), seed=seed, progress=progress,
         )  # fmt: skip
+        options = options.of_part(_whole(model), part)
         return _analyzed(model, _tokens(data, tokenizer), options)
 
 
@@ -81,6 +83,7 @@ def compress(
     output: Output = None,
     mask: Mask | None = None,
     tokenizer: Any = None,
+    part: str | None = None,
     memory: float | None = None,
     device: str | torch.device | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -111,6 +114,8 @@ def compress(
         mask: Which positions of an example count: a key of the batch, or a function from a batch to
             a tensor (examples, positions). Default: its `attention_mask`, and labels of -100.
         tokenizer: The tokenizer of a language model, if the data are a list of texts.
+        part: The name of the module to compress, such as "backbone", if the model cannot be
+            captured as a whole. `data` are inputs of the whole; costs and errors are the part's.
         memory: GiB to hold beyond the model and its result; what needs more goes block by block.
         device: Where to compute, such as "cuda", if the model lives elsewhere and is to stay there.
         checkpoint: A folder that keeps finished blocks, so that a call that was ended goes on.
@@ -122,8 +127,10 @@ def compress(
         options = Options(exclude=as_patterns(exclude), forward=forward, kind=kind, output=output,
             mask=mask, memory=memory, device=as_device(device), checkpoint=as_folder(checkpoint),
             distill=DistillOptions.from_argument(distill), lowrank=lowrank, seed=seed,
-            preprocessing=as_preprocessing(preprocessing)).asking(budget, method,
-            WidthLimits(round_to, min_width, same_widths), progress)  # fmt: skip
+            preprocessing=as_preprocessing(preprocessing))  # fmt: skip
+        limits = WidthLimits(round_to, min_width, same_widths)
+        options = options.asking(budget, method, limits, progress)
+        options = options.of_part(_whole(model), part)
         return _analyzed(model, _tokens(data, tokenizer), options).answer(options)
 
 
@@ -166,10 +173,14 @@ def _tokens(data: Any, tokenizer: Any) -> Any:
     return data if tokenizer is None else tokenized(data, tokenizer)
 
 
+def _whole(model: Any) -> nn.Module:
+    """Return a model without wrappers; a file is read."""
+    return without_dispatch(unwrap(read_onnx(model) if is_onnx(model) else model))
+
+
 def _analyzed(model: Any, data: Any, options: Options) -> Analysis:
-    if is_onnx(model):
-        model = read_onnx(model)
-    network, processes = without_dispatch(unwrap(model)), Processes()
+    processes = Processes()
+    network = _whole(model) if options.part is None else options.part.module
     if not processes.is_first:
         options = replace(options, progress=False)
     with untouched(network):

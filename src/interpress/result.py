@@ -23,6 +23,7 @@ from interpress.report.page import html_tables, report_page
 from interpress.report.summary import one_line, summary_of
 from interpress.storage.pretrained_folder import save_pretrained
 from interpress.storage.result_folder import save_result
+from interpress.storage.timm_folder import save_timm
 
 
 class Result(Outcome):
@@ -120,6 +121,16 @@ class Result(Outcome):
         """
         if Processes().is_first:
             save_onnx(self.original, self.model, path, overwrite)
+
+    def save_timm(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write `pruned.txt` and weights, from which timm rebuilds the network on its own.
+
+        timm changes only plain and depthwise convolutions, batch norms and inputs of linear
+        layers. Raises if that does not give this network. Of several processes, only the first
+        writes.
+        """
+        if Processes().is_first:
+            save_timm(self, folder, overwrite)
 
     def report(
         self, path: str | os.PathLike[str], *, evaluation: Any = None, overwrite: bool = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tests.zoo import attention, classic, dense_prediction, detectors, odd, residual
+from tests.zoo import attention, classic, dense_prediction, detection, detectors, odd, residual
 from tests.zoo.maxvit import MaxViT
 from torch import Tensor, nn
 
@@ -259,6 +259,10 @@ ZOO: dict[str, Member] = {
     "recurrent": Member(
         odd.Recurrent, numbers(3, 5, 6), {"embed.0": 14, "head.0": 16}, ("aten.lstm", "aten.gru")
     ),
+    "frozen_batch_norms": Member(
+        detection.Pyramid, images(), {"one.0": 8, "one.3": 8, "two.0": 12, "inner.0": 6}
+    ),
+    "caches_a_weight": Member(odd.CachesBias, images(8), {"qk": 8, "v": 6, "out": 10}),
     "unknown_operator": Member(odd.Unknown, numbers(3, 6), {"b": 12}, ("aten.linalg_det",)),
 }
 

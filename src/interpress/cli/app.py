@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from interpress.cli.budget_options import budget_from, budget_parameters
-from interpress.cli.compress_options import CompressOptions, Exclude, Minutes
+from interpress.cli.compress_options import CompressOptions, Exclude, Minutes, PartName
 from interpress.cli.data_options import DataOptions
 from interpress.cli.failing import guarded
 from interpress.cli.method_options import MethodOptions
@@ -68,6 +68,7 @@ def inspect(
         typer.Option(help="Shape of one example, such as 3,32,32; instead of --data."),
     ] = None,
     exclude: Exclude = None,
+    part: PartName = None,
     json: AsJson = False,
 ) -> None:
     """Show the channel spaces: which can shrink, and which are frozen and why.
@@ -76,7 +77,7 @@ def inspect(
     """
     from interpress.cli import commands
 
-    commands.inspect(model, data, shape, exclude or [], json)
+    commands.inspect(model, data, shape, exclude or [], part, json)
 
 
 @app.command(no_args_is_help=True)
@@ -186,6 +187,7 @@ def curve(
         ),
     ] = False,
     exclude: Exclude = None,
+    part: PartName = None,
     json: AsJson = False,
 ) -> None:
     """Show the trade-off between size and loss, predicted from one pass over the data.
@@ -195,7 +197,8 @@ def curve(
     """
     from interpress.cli import commands
 
-    commands.curve(model, data, method, output, points, measure, exclude or [], json)
+    asked = {"exclude": exclude or [], "part": part}
+    commands.curve(model, data, method, output, points, measure, asked, json)
 
 
 @app.command()

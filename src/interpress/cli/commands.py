@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import interpress
 from interpress.allocation.curve import Point
 from interpress.budgets.budget import Budget
+from interpress.cli.comparing import compare, evaluation_batches
 from interpress.cli.compress_options import CompressOptions
 from interpress.cli.data_files.batches import open_batches
 from interpress.cli.data_options import DataOptions
@@ -22,13 +23,15 @@ from interpress.cli.method_options import MethodOptions
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.output_options import OutputOptions
 from interpress.cli.printing import agreement_record, model_output_aside, print_json, print_table
+from interpress.cli.timm_models import PREFIX, add_pruned
 from interpress.data.calibration_set import CalibrationSet
+from interpress.data.part import Part
 from interpress.distillation.options import MINUTES
-from interpress.errors import ArgumentError, DataError, InterpressError, StorageError
+from interpress.errors import ArgumentError, StorageError
 from interpress.evaluation.tally import Agreement
 from interpress.parallel.processes import process_group
 from interpress.spaces.batching import captured_examples
-from interpress.storage.result_folder import PAGE, checked_target
+from interpress.storage.result_folder import PAGE, checked_target, part_of
 
 
 def inspect(
@@ -36,6 +39,7 @@ def inspect(
     data: DataOptions | None,
     shape: str | None,
     exclude: list[str],
+    part: str | None,
     as_json: bool,
 ) -> None:
     """Print the channel spaces of a network."""
@@ -44,8 +48,13 @@ def inspect(
     example: Any = None if shape is None else _random_batch(shape, model.device)
     with model_output_aside(as_json):
         network = load_model(model, warn_if_untrained=False)
-        if data is not None:
-            example = CalibrationSet(open_batches(data, model, network), network).first()
+        batches: Any = [example] if data is None else open_batches(data, model, network)
+        if part is not None:
+            inside = Part(network, part)
+            network = inside.module
+            example = CalibrationSet(batches, network, forward=inside.forward).first()
+        elif data is not None:
+            example = CalibrationSet(batches, network).first()
         spaces = interpress.find_spaces(network, example, exclude=exclude)
     if not as_json:
         print(spaces)
@@ -99,13 +108,14 @@ def compress(
         evaluation = None
         if options.evaluation is not None:
             evaluation_data = replace(data, path=options.evaluation, limit=0)
-            evaluation = _evaluation_batches(evaluation_data, model, network, output)
+            evaluation = evaluation_batches(evaluation_data, model, network, output, options.part)
         budget_argument: dict[str, Any] = {budget.kind: budget.value}
         result = interpress.compress(
             network,
             batches,
             method=parts,
             exclude=options.exclude or [],
+            part=options.part,
             round_to=options.round_to,
             min_width=options.min_width,
             same_widths=options.same_widths or options.pretrained is not None,
@@ -120,6 +130,9 @@ def compress(
             **budget_argument,
         )
         result.save(options.out, overwrite=options.force, report=True, evaluation=evaluation)
+        remark = ""
+        if processes.is_first and model.name.startswith(PREFIX):
+            remark = add_pruned(result, options.out)
         if options.pretrained is not None:
             result.save_pretrained(options.pretrained, overwrite=options.force)
     if not processes.is_first:
@@ -132,6 +145,8 @@ def compress(
         if result.onnx is not None:
             print(result.onnx)
         print(f"Saved to {options.out}; open {options.out / PAGE} in a browser", flush=True)
+        if remark:
+            print(remark, flush=True)
         if options.pretrained is not None:
             print(f"{options.pretrained} can be loaded by from_pretrained", flush=True)
     except OSError as error:
@@ -156,15 +171,6 @@ def _method(options: MethodOptions) -> interpress.Method:
     return interpress.Method.named(options.method, **options.changes())
 
 
-def _evaluation_batches(
-    data: DataOptions, model: ModelOptions, network: nn.Module, output: OutputOptions
-) -> Iterable[Any]:
-    """Return evaluation data with labels, after a check that the network runs on them."""
-    batches = open_batches(data, model, network).with_labels()
-    _compare((network, network), [next(iter(batches))], None, output, data.path)
-    return batches
-
-
 def _result_record(result: interpress.Result, folder: Path) -> dict[str, Any]:
     agreement = result.agreement
     return {
@@ -178,21 +184,6 @@ def _result_record(result: interpress.Result, folder: Path) -> dict[str, Any]:
         "widths": dict(result.widths),
         "ranks": dict(result.ranks),
     }
-
-
-def _compare(
-    networks: tuple[nn.Module, nn.Module], data: Any, labels: Any, output: OutputOptions, path: Path
-) -> Agreement:
-    """Return the agreement of two networks; `path` names the data in errors."""
-    try:
-        return interpress.agreement(*networks, data, labels=labels, **output.arguments())
-    except InterpressError:
-        raise
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        raise DataError(
-            f"the network cannot run on {path} ({str(error).splitlines()[0]}); prepare the data as "
-            "the network expects them, with --size, --gray, --key or --length"
-        ) from error
 
 
 def evaluate(
@@ -217,10 +208,13 @@ def evaluate(
         else:
             assert other is not None
             second = load_model(replace(model, name=other, weights=other_weights))
-        agreement = _compare((first, second), batches, batches.labels(), output, data.path)
+        part = None if compressed is None else part_of(compressed)
+        agreement = compare((first, second), batches, batches.labels(), output, data.path, part)
     if as_json:
         print_json(agreement_record(agreement))
         return
+    if part is not None:
+        print(f"outputs of the part {part}:")
     print("\n".join([str(agreement), *agreement.notes]))
     if agreement.accuracy is not None:
         print(f"accuracy {agreement.accuracy[0]:.2%} and {agreement.accuracy[1]:.2%}")
@@ -238,7 +232,7 @@ def curve(
     output: OutputOptions,
     points: int,
     measure: bool,
-    exclude: list[str],
+    asked: Mapping[str, Any],
     as_json: bool,
 ) -> None:
     """Print the predicted trade-off, and the measured agreement if asked."""
@@ -247,7 +241,7 @@ def curve(
         network = load_model(model)
         batches = open_batches(data, model, network)
         analysis = interpress.analyze(
-            network, batches, exclude=exclude, seed=data.seed, **output.arguments()
+            network, batches, **asked, seed=data.seed, **output.arguments()
         )
         rows = [
             (point, _measured(analysis, point, parts) if measure else None)

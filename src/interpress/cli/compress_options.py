@@ -17,6 +17,17 @@ Exclude = Annotated[
         rich_help_panel="Layers",
     ),
 ]
+PartName = Annotated[
+    str | None,
+    typer.Option(
+        "--part",
+        metavar="NAME",
+        help="Compress only this module, such as backbone, if the whole model cannot be captured. "
+        "The data are inputs of the whole.",
+        show_default=False,
+        rich_help_panel="Layers",
+    ),
+]
 Minutes = Annotated[
     float | None,
     typer.Option(help="Minutes of distillation. Default: 2.", show_default=False),
@@ -38,6 +49,7 @@ class CompressOptions:
         typer.Option(help="More data, prepared like --data, to evaluate on in the report."),
     ] = None
     exclude: Exclude = None
+    part: PartName = None
     round_to: Annotated[int, _layers(help="Make widths multiples of this.")] = 1
     min_width: Annotated[int, _layers(help="Smallest width of a layer.")] = 1
     same_widths: Annotated[

@@ -40,6 +40,10 @@ PRESETS = {
 }
 
 
+INTERPOLATIONS = ("bicubic", "bilinear", "nearest", "lanczos")
+"""The ways to resize images; the first is the default."""
+
+
 @dataclass(frozen=True)
 class DataOptions:
     """Where the examples are, how to prepare them, and how many to use."""
@@ -74,6 +78,21 @@ class DataOptions:
     preset: Annotated[
         str | None,
         _image(metavar="NAME", help=f"Size, mean and std together: {', '.join(PRESETS)}."),
+    ] = None
+    crop: Annotated[
+        float | None,
+        _image(
+            help="Fraction of the resized image that the crop keeps, such as 0.875. Default: 1.",
+            show_default=False,
+        ),
+    ] = None
+    interpolation: Annotated[
+        str | None,
+        _image(
+            metavar="NAME",
+            help=f"How to resize: {', '.join(INTERPOLATIONS)}. Default: {INTERPOLATIONS[0]}.",
+            show_default=False,
+        ),
     ] = None
     gray: Annotated[
         bool, _image("--gray", metavar="", help="Convert to one channel instead of three.")
@@ -115,6 +134,13 @@ class DataOptions:
             )
         if self.size is not None and not 1 <= self.size <= _LARGEST_SIZE:
             raise ArgumentError(f"--size {self.size}; give pixels, from 1 to {_LARGEST_SIZE}")
+        if self.crop is not None and not 0 < self.crop <= 1:
+            raise ArgumentError(f"--crop {self.crop}; give a fraction above 0 and at most 1")
+        if self.interpolation not in (None, *INTERPOLATIONS):
+            raise ArgumentError(
+                f"--interpolation {self.interpolation} is not known; choose one of "
+                f"{', '.join(INTERPOLATIONS)}"
+            )
         if self.preset is None and (self.mean is None) != (self.std is None):
             raise ArgumentError("--mean and --std belong together; give both, or a --preset")
         _, std = self.normalization()
@@ -132,6 +158,21 @@ class DataOptions:
     def image_size(self) -> int | None:
         """Return the height and width of a prepared image; None keeps those of the file."""
         return PRESETS[self.preset or "none"].size if self.size is None else self.size
+
+    def resized(self) -> int | None:
+        """Return the shorter side of an image before the crop; None keeps that of the file."""
+        size = self.image_size()
+        return None if size is None else math.floor(size / (self.crop or 1.0))
+
+    def preparation(self) -> str:
+        """Return how images are prepared, in words."""
+        size, (mean, std) = self.image_size(), self.normalization()
+        words = []
+        if size is not None:
+            how = self.interpolation or INTERPOLATIONS[0]
+            words += [f"shorter side resized to {self.resized()} ({how})", f"centre {size}x{size}"]
+        numbers = [" ".join(f"{value:.6g}" for value in values) for values in (mean, std)]
+        return ", ".join([*words, f"mean {numbers[0]}, std {numbers[1]}"])
 
     def normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the mean and the standard deviation per channel, for pixels in [0, 1]."""
@@ -157,7 +198,8 @@ class DataOptions:
         """Refuse options that prepare images, for a file that holds model inputs."""
         options = {
             "--size": self.size, "--mean": self.mean, "--std": self.std,
-            "--preset": self.preset, "--gray": self.gray or None,
+            "--preset": self.preset, "--crop": self.crop, "--interpolation": self.interpolation,
+            "--gray": self.gray or None,
         }  # fmt: skip
         for flag, value in options.items():
             if value is not None:

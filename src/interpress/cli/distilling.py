@@ -14,8 +14,9 @@ from interpress.cli.model_options import ModelOptions
 from interpress.cli.output_options import OutputOptions
 from interpress.cli.printing import agreement_record, model_output_aside, print_json
 from interpress.data.calibration_set import CalibrationSet
+from interpress.errors import ArgumentError
 from interpress.parallel.processes import process_group
-from interpress.storage.result_folder import checked_target, save_distilled
+from interpress.storage.result_folder import checked_target, part_of, save_distilled
 
 
 def distill(
@@ -30,6 +31,11 @@ def distill(
 ) -> None:
     """Distil the network of a folder and write the result into another one."""
     checked_target(out, force, "pass --force")
+    if (part := part_of(folder)) is not None:
+        raise ArgumentError(
+            f"{folder} holds a model with a smaller part ({part}), which this command cannot "
+            "distil; compress it again, with --part and --distill"
+        )
     with process_group() as processes, model_output_aside(as_json):
         original = load_model(model)
         batches = open_batches(data, model, original)

@@ -90,6 +90,11 @@ def warn(message: Any, *_: Any, **__: Any) -> None:
     print("warning: " + " ".join(str(message).split()), file=sys.stderr)
 
 
+def note(message: str) -> None:
+    """Print what was decided, beside the output of a command."""
+    print("note: " + " ".join(message.split()), file=sys.stderr)
+
+
 @dataclass(frozen=True)
 class Option:
     """The spelling of an option on the command line."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from interpress.cli.failing import warn
 from interpress.cli.model_options import ModelOptions
+from interpress.cli.timm_models import PREFIX, timm_model
 from interpress.errors import ArgumentError, DataError, StorageError
 from interpress.onnx_files.read import read_onnx
 
@@ -32,6 +33,8 @@ def load_model(options: ModelOptions, *, warn_if_untrained: bool = True) -> nn.M
     folder = Path(options.name)
     if folder.suffix == ".onnx":
         model = _from_onnx(options)
+    elif options.name.startswith(PREFIX):
+        model = timm_model(options, needs_weights=warn_if_untrained)
     elif folder.is_dir() or ":" not in options.name:
         model = _from_hugging_face(options)
     else:
@@ -74,7 +77,7 @@ def _from_function(options: ModelOptions) -> nn.Module:
     if not separator or not module_name or not function_name:
         raise ArgumentError(
             f"{name!r} does not name a model; give package.module:function, file.py:function, "
-            "an ONNX file or a Hugging Face model folder"
+            "timm:NAME, an ONNX file or a Hugging Face model folder"
         )
     function = _find_function(module_name, function_name)
     try:
@@ -160,8 +163,8 @@ def _from_hugging_face(options: ModelOptions) -> nn.Module:
         if not Path(folder).is_dir():
             raise ArgumentError(
                 f"{folder!r} does not name a model: it is no folder, and no model of this name is "
-                "in the cache of Hugging Face; give package.module:function, file.py:function, an "
-                "ONNX file or a Hugging Face model folder"
+                "in the cache of Hugging Face; give package.module:function, file.py:function, "
+                "timm:NAME, an ONNX file or a Hugging Face model folder"
             ) from error
         line = next(iter(str(error).splitlines()), "")
         raise StorageError(

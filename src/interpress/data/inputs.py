@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from interpress.graph.example import Example
 
 Forward = Callable[[nn.Module, Any], Any]
 """A user's function that calls the model on one batch."""
+_LIST_OF_TENSORS = r"(?:typing\.|collections\.abc\.)?(?:list|sequence)\[(?:torch\.)?tensor\]"
 
 LABELS = ("label", "labels", "label_ids", "target", "targets", "start_positions", "end_positions")
 """Keys of a batch that hold labels, which are never passed to the model."""
@@ -30,6 +32,8 @@ def as_example(batch: Any, model: nn.Module, number: int = 0) -> Example:
     if isinstance(batch, Mapping):
         return Example((), _accepted(batch, model, number))
     if isinstance(batch, tuple | list) and batch:
+        if _takes_list_of_images(model) and all(_is_image(entry) for entry in batch):
+            return Example((list(batch),))
         if isinstance(batch[0], Mapping):
             return as_example(batch[0], model, number)
         required = max(1, required_inputs(model))
@@ -43,6 +47,20 @@ def as_example(batch: Any, model: nn.Module, number: int = 0) -> Example:
         f"calibration batch {number} is a {type(batch).__name__}; give tensors, tuples or dicts of "
         "tensors, or pass forward=lambda model, batch: ..."
     )
+
+
+def _takes_list_of_images(model: nn.Module) -> bool:
+    """Return whether the forward says that its first input is a list of tensors."""
+    try:
+        hints = get_type_hints(model.forward)
+    except Exception:  # names that only a type checker can see
+        hints = getattr(model.forward, "__annotations__", {})
+    first = next(iter(_parameters(model)), "")
+    return bool(re.fullmatch(_LIST_OF_TENSORS, str(hints.get(first, "")), re.IGNORECASE))
+
+
+def _is_image(entry: Any) -> bool:
+    return isinstance(entry, Tensor) and entry.ndim == 3 and entry.is_floating_point()
 
 
 def _accepted(batch: Mapping[str, Any], model: nn.Module, number: int) -> dict[str, Any]:
@@ -63,7 +81,7 @@ def _accepted(batch: Mapping[str, Any], model: nn.Module, number: int) -> dict[s
     return inputs
 
 
-class _InputsRecorded(Exception):
+class RecordedInputs(Exception):
     """Raised inside the model's call, once its inputs are known."""
 
     def __init__(self, example: Example) -> None:
@@ -75,12 +93,12 @@ def record_inputs(model: nn.Module, forward: Forward, batch: Any) -> Example:
     """Return the inputs with which the user's own function calls the model."""
 
     def stop(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        raise _InputsRecorded(Example(args, kwargs))
+        raise RecordedInputs(Example(args, kwargs))
 
     handle = model.register_forward_pre_hook(stop, with_kwargs=True, prepend=True)
     try:
         forward(model, batch)
-    except _InputsRecorded as stopped:
+    except RecordedInputs as stopped:
         return stopped.example
     finally:
         handle.remove()

@@ -1,13 +1,15 @@
-"""Which part of a model to capture instead, if its own code depends on tensor values.
+"""What to say if a model cannot be captured: which part of it to capture instead.
 
 A detector often ends with such code: it drops boxes by their scores (non-maximum suppression).
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from types import TracebackType
 
+import torch.export._trace
 from torch import nn
 
 
@@ -60,8 +62,15 @@ def advice(model: nn.Module, problem: BaseException) -> str:
     part = capturable_part(model, problem)
     if part is None:
         return f"{usual}, or compress a submodule without it"
-    path = "".join(f"[{name}]" if name.isdigit() else f".{name}" for name in part.split("."))
-    return (
-        f"{usual}, or leave it out: analyse find_spaces(model{path}, images), compress that part "
-        f"with what it takes as inputs, and put it back with model{path} = result.model"
-    )
+    return f"{usual}, or compress only the largest part without it: part={part!r}"
+
+
+@contextlib.contextmanager
+def without_printed_graphs() -> Iterator[None]:
+    """Keep torch.export from printing the thousands of lines of a graph that it cannot finish."""
+    names = vars(torch.export._trace)
+    names["print"] = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        del names["print"]

@@ -20,7 +20,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from interpress.errors import ArgumentError, CaptureError
-from interpress.graph.capturable_part import advice
+from interpress.graph.capturable_part import advice, without_printed_graphs
 from interpress.graph.example import Example
 from interpress.graph.flattened_products import as_linear_layers
 from interpress.graph.model_state import evaluation, unwrap
@@ -49,7 +49,8 @@ def capture(model: nn.Module, example: Any) -> Program:
     if not inputs.tensors():
         raise ArgumentError("the example holds no tensor; pass what the model's forward takes")
     with evaluation(network), torch.random.fork_rng(), torch.no_grad():
-        captured_inputs = _at_least_two_examples(network, inputs)
+        with evaluation(network):  # what the forward caches must not become a constant
+            captured_inputs = _at_least_two_examples(network, inputs)
         exported = _export(network, captured_inputs)
     program = _to_program(network, exported, captured_inputs)
     return dataclasses.replace(program, doubled=captured_inputs is not inputs)
@@ -137,7 +138,8 @@ def _at_least_two_examples(model: nn.Module, example: Example) -> Example:
 
 def _export(model: nn.Module, example: Example) -> ExportedProgram:
     try:
-        register_outputs(example.call(model))
+        with evaluation(model):
+            register_outputs(example.call(model))
         model, example = _on_one_device(model, example)
         flexible = {"dynamic_shapes": _dynamic_shapes(model, example)}
     except Exception as problem:  # the model's code may raise anything
@@ -148,7 +150,7 @@ def _export(model: nn.Module, example: Example) -> ExportedProgram:
     problems: list[Exception] = []
     for options in (flexible, {}):
         try:
-            with _EXPORTING, warnings.catch_warnings():
+            with _EXPORTING, without_printed_graphs(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch.export warns about torch's internals
                 with with_steps(model) as stepped:
                     args, kwargs = example.args, dict(example.kwargs)

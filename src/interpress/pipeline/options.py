@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from interpress.allocation.problem import WidthLimits
 from interpress.budgets.budget import Budget
@@ -16,6 +17,7 @@ from interpress.budgets.registry import BUDGETS
 from interpress.checks import is_number
 from interpress.data.inputs import Forward
 from interpress.data.masks import Mask, check_mask
+from interpress.data.part import Part
 from interpress.data.preprocessing import Preprocessing
 from interpress.distillation.options import DistillOptions
 from interpress.errors import ArgumentError
@@ -51,6 +53,8 @@ class Options:
     """The folder of the checkpoint, if there is one."""
     distill: DistillOptions | None = None
     """How to distil the network that is built; None for not at all."""
+    part: Part | None = None
+    """The module that is compressed, if that is not the whole model."""
     lowrank: bool = False
     """Whether layers may become two thin ones."""
     preprocessing: Preprocessing | None = None
@@ -100,6 +104,17 @@ class Options:
                 f"other part changed; got {self.method} and {self.budget}; use "
                 "Method.named('iterative-id', recompute=True) and flops="
             )
+
+    def of_part(self, whole: nn.Module, name: str | None) -> Options:
+        """Return the options for compressing one module of a model; None for all of it.
+
+        What a part returns are features for the rest, so by default they are compared as numbers.
+        """
+        if name is None:
+            return self
+        part = Part(whole, name, self.forward)
+        kind = "regression" if self.kind == AUTO else self.kind
+        return replace(self, part=part, forward=part.forward, kind=kind)
 
     def asking(
         self,

@@ -16,6 +16,7 @@ from interpress.allocation.registry import ALLOCATIONS
 from interpress.budgets.budget import Budget
 from interpress.calibration.study import Study
 from interpress.data.batches import batch_size, take
+from interpress.data.part import Part
 from interpress.evaluation.held_out_loss import loss_name
 from interpress.evaluation.tally import Agreement
 from interpress.method import Method
@@ -89,15 +90,22 @@ class Outcome:
     @property
     def original(self) -> nn.Module:
         """The original network."""
-        return self.study.original
+        return self.study.original if self.part is None else self.part.whole
 
-    @property
+    @cached_property
     def model(self) -> nn.Module:
         """The smaller network: an ordinary network of the original's classes.
 
-        With `lowrank=True`, some layers may be an `nn.Sequential` of two.
+        With `lowrank=True`, some layers may be an `nn.Sequential` of two. With `part=`, it is a
+        copy of the whole with a smaller part.
         """
-        return self.network.model
+        smaller = self.network.model
+        return smaller if self.part is None else self.part.with_smaller(smaller)
+
+    @property
+    def part(self) -> Part | None:
+        """The module that was compressed, if that is not the whole model."""
+        return self.options.part
 
     @property
     def orders(self) -> Orders:
@@ -142,7 +150,9 @@ class Outcome:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is worth knowing about how this network was made, as sentences."""
-        notes, loss = list(self.network.warnings), loss_name(self.agreement)
+        loss = loss_name(self.agreement)
+        notes = [] if self.part is None else [self._of_part(self.part)]
+        notes += self.network.warnings
         if self.network.comparison is not None:
             notes.append(f"Allocation: {self.network.comparison.described(loss)}.")
         if self.network.low_rank is not None:
@@ -170,6 +180,17 @@ class Outcome:
             first = next(iter(evaluator.examples()))
             example = take(first, torch.arange(min(batch_size(first), _ONNX_EXAMPLES)))
         return compare_files(self.original, self.model, example)
+
+    def _of_part(self, part: Part) -> str:
+        before, after = (
+            sum(parameter.numel() for parameter in model.parameters())
+            for model in (self.original, self.model)
+        )
+        return (
+            f"Costs, errors and agreement are those of the part {part.name!r}; the rest of "
+            f"{type(part.whole).__name__} is as it was, and {after / before:.1%} of all its "
+            "parameters are left. Measure what the whole model decides before you use it."
+        )
 
     @property
     def judged_on(self) -> str:

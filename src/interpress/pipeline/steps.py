@@ -67,6 +67,8 @@ def read_data(model: nn.Module, data: Any, options: Options) -> CalibrationSet:
         seed=options.seed,
         device=elsewhere(model, options.device),
     )
+    if options.part is not None and (first := next(calibration.raw(), None)) is not None:
+        options.part.check(first)
     calibration.check_stable()
     return calibration
 

@@ -35,7 +35,7 @@ def content_of(outcome: Outcome, evaluation: Any = None) -> dict[str, Any]:
     if evaluation is not None:
         meaning = outcome.study.meaning
         measured = agreement(
-            outcome.original, outcome.model, evaluation,
+            outcome.study.original, outcome.network.model, evaluation,
             forward=outcome.options.forward, mask=outcome.options.mask,
             kind=meaning.kind, output=meaning.output, progress=False,
         )  # fmt: skip
@@ -131,7 +131,7 @@ def _thumbnails(outcome: Outcome, wanted: set[int], evaluation: Any) -> dict[int
 def _examples(outcome: Outcome, evaluation: Any) -> Iterator[Example]:
     if evaluation is None:
         return outcome.study.require_data().gathered("held")
-    source = CalibrationSet(evaluation, outcome.original)
+    source = CalibrationSet(evaluation, outcome.study.original, forward=outcome.options.forward)
     return (source.convert(raw, number) for number, raw in enumerate(source.raw()))
 
 

@@ -23,6 +23,11 @@ def save_pretrained(
     """Write config, weights, generation config and tokenizer; raise if no config fits."""
     groups = outcome.study.config_groups
     model: Any = outcome.model
+    if outcome.part is not None:
+        raise ArgumentError(
+            f"only the part {outcome.part.name!r} is smaller, which no config can say; use "
+            "result.save and interpress.load"
+        )
     if groups is None:
         raise ArgumentError(
             f"{type(model).__name__} is not a model of transformers; use result.save and "

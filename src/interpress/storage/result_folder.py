@@ -52,6 +52,7 @@ from interpress.surgery.weights import copy_with
 
 WEIGHTS, PLAN, PAGE = "weights.safetensors", "plan.json", "report.html"
 ONNX = "model.onnx"
+PRUNED = "pruned.txt"  # for timm; see `storage.timm_folder`
 _KIND = "compressed-network"
 
 
@@ -90,6 +91,8 @@ def save_distilled(
     text = json.dumps(record, indent=1)
     with replaced_folder(target) as temporary:
         (temporary / PLAN).write_text(text, encoding="utf-8")
+        if (pruned := source_path(source) / PRUNED).is_file():  # distillation changes no size
+            (temporary / PRUNED).write_bytes(pruned.read_bytes())
         tensors = dict(tensors_of(distilled.model))
         save_tensors(temporary / WEIGHTS, _KIND, tensors, {"plan": _sha(text)})
 
@@ -122,8 +125,9 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "frozen": {space.name: space.frozen for space in outcome.spaces.frozen},
         "original": {**architecture_of(outcome.original), "weights": digest_of(outcome.original)},
         "low_rank": None if low_rank is None else low_rank.record(),
+        "part": None if outcome.part is None else outcome.part.name,
         "sizes": changed_sizes(with_ranks(outcome.original, outcome.ranks), outcome.model),
-        "output": fingerprint(outcome.model, describe(outcome.spaces.program.example)),
+        "output": fingerprint(outcome.network.model, describe(outcome.spaces.program.example)),
     }
 
 
@@ -138,7 +142,8 @@ def checked_target(
     if not above.is_dir():
         raise StorageError(f"{above} is a file, so {target} cannot be created; choose another")
     names = sorted(path.name for path in target.iterdir()) if target.exists() else []
-    foreign = [name for name in names if name not in (PLAN, WEIGHTS, PAGE, ONNX, f"{ONNX}.data")]
+    known = (PLAN, WEIGHTS, PAGE, PRUNED, ONNX, f"{ONNX}.data")
+    foreign = [name for name in names if name not in known]
     if foreign:
         raise StorageError(f"{target} also holds {foreign[0]!r}; move that away, or choose another")
     if names and not overwrite:
@@ -176,13 +181,19 @@ def load(folder: str | os.PathLike[str], model: Any, *, check_weights: bool = Fa
         raise StorageError(
             f"{source / PLAN} lacks or garbles {error}; save the result again"
         ) from error
-    if not matches(smaller, record.get("output")):
+    if not matches(smaller.get_submodule(record.get("part") or ""), record.get("output")):
         raise StorageError(
             f"{source}: the loaded network gives other outputs than the saved one, so the model "
             "keeps something that is neither a parameter, a buffer nor a size (a value cached on "
             "the first call, a module in a plain list); register it, and compress again"
         )
     return smaller
+
+
+def part_of(folder: str | os.PathLike[str]) -> str | None:
+    """Return the name of the module that a saved result made smaller; None for all of the model."""
+    name = _read(source_path(folder))[0].get("part")
+    return None if name is None else str(name)
 
 
 def _filled(source: Path, network: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from interpress.cli.data_files.data_file import DataFile
-from interpress.cli.data_files.registry import open_data_file
+from interpress.cli.data_files.registry import kind_of_file, open_data_file
 from interpress.cli.data_options import DataOptions
 from interpress.cli.failing import warn
 from interpress.cli.model_options import ModelOptions
+from interpress.cli.timm_models import PREFIX, prepared_like_timm
 from interpress.errors import DataError
 
 _CACHE_BYTES = 2**30  # prepared batches that are kept in memory instead of prepared again
@@ -26,8 +27,11 @@ def open_batches(
 ) -> Batches:
     """Return the examples that the options describe, for a network that takes them.
 
-    Text uses the tokenizer in the model's folder, unless the options name another.
+    Text uses the tokenizer in the model's folder, unless the options name another. Images for a
+    model of timm are prepared as timm does, unless the options say otherwise.
     """
+    if model.name.startswith(PREFIX) and kind_of_file(data).holds_images:
+        data = prepared_like_timm(data, model.name)
     if data.tokenizer is None:
         data = replace(data, tokenizer=Path(model.name))
     file = open_data_file(data)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interpress.cli.data_options import DataOptions
+from interpress.cli.data_options import INTERPOLATIONS, DataOptions
 from interpress.errors import ArgumentError, DataError
 
 
@@ -19,6 +19,8 @@ class ImagePreparation:
 
     def __init__(self, options: DataOptions) -> None:
         self.size, self.gray, self.preset = options.image_size(), options.gray, options.preset
+        self._shorter_side = options.resized()
+        self._interpolation = (options.interpolation or INTERPOLATIONS[0]).upper()
         self.mean, self.std = (torch.tensor(values) for values in options.normalization())
 
     def record(self) -> dict[str, Any]:
@@ -61,13 +63,15 @@ class ImagePreparation:
         return (tensor - self.mean[:, None, None]) / self.std[:, None, None]
 
     def _resize(self, image: Any) -> Any:
-        """Resize the shorter side to `size` and crop the centre."""
-        if self.size is None or image.size == (self.size, self.size):
+        """Resize the shorter side, and crop the centre of `size` pixels."""
+        if self.size is None or self._shorter_side is None:
             return image
-        scale = self.size / min(image.size)
-        width, height = (max(self.size, round(side * scale)) for side in image.size)
-        image = image.resize((width, height), _pillow().Resampling.BICUBIC)
-        left, top = (width - self.size) // 2, (height - self.size) // 2
+        if min(image.size) != self._shorter_side:
+            shorter = min(image.size)  # rounded as in torchvision, which timm uses
+            width, height = (self._shorter_side * side // shorter for side in image.size)
+            image = image.resize((width, height), _pillow().Resampling[self._interpolation])
+        width, height = image.size
+        left, top = round((width - self.size) / 2), round((height - self.size) / 2)
         return image.crop((left, top, left + self.size, top + self.size))
 
 

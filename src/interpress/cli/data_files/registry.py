@@ -16,6 +16,17 @@ _SAME_AS = {"text": "txt"}  # other spellings of a suffix
 
 def open_data_file(options: DataOptions) -> DataFile:
     """Return the examples at `options.path`."""
+    kind = kind_of_file(options)
+    if not kind.holds_images:
+        options.check_no_image_options()
+    file = kind(options)
+    if file.count == 0:
+        raise DataError(f"{options.path} holds no examples; {kind.if_empty}")
+    return file
+
+
+def kind_of_file(options: DataOptions) -> type[DataFile]:
+    """Return the class that reads `options.path`."""
     path = options.path
     if not path.exists():
         raise StorageError(f"{path} does not exist; give the path of your data")
@@ -24,19 +35,12 @@ def open_data_file(options: DataOptions) -> DataFile:
     if options.text is not None:
         if not path.is_file():
             raise StorageError(f"{path} is not a file; give one file of text with --text")
-        kind: type[DataFile] = RunningText
-    elif path.is_dir():
-        kind = ImageFolder
-    elif name in DATA_FILES:
-        kind = DATA_FILES[name]
-    elif suffix in IMAGE_SUFFIXES:
+        return RunningText
+    if path.is_dir():
+        return ImageFolder
+    if name in DATA_FILES:
+        return DATA_FILES[name]
+    if suffix in IMAGE_SUFFIXES:
         raise DataError(f"{path} is one image; give a folder of images")
-    else:
-        suffixes = ", ".join(f".{name}" for name in DATA_FILES)
-        raise DataError(f"{path} cannot be read; give a folder of images, or a file: {suffixes}")
-    if not kind.holds_images:
-        options.check_no_image_options()
-    file = kind(options)
-    if file.count == 0:
-        raise DataError(f"{path} holds no examples; {kind.if_empty}")
-    return file
+    suffixes = ", ".join(f".{name}" for name in DATA_FILES)
+    raise DataError(f"{path} cannot be read; give a folder of images, or a file: {suffixes}")
