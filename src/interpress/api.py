@@ -94,34 +94,30 @@ def compress(
 ) -> Result:
     """Make a trained network smaller while it keeps making the same decisions.
 
-    Give exactly one budget: `flops`, `params` or `latency` (the fraction to keep), `agreement` or
-    `perplexity` (the smallest network that holds it on held-out examples), `error` (the largest
-    relative error per layer, certified) or `width` (the fraction of every layer).
+    Give one budget: `flops`, `params`, `latency` or `width` (the fraction to keep), `agreement` or
+    `perplexity` (to hold on held-out examples), or `error` (per layer, relative, certified).
 
     Args:
         model: The trained network, or the path of an ONNX file. It is left as it was.
-        data: Unlabelled inputs of the model: a tensor, a DataLoader, or any iterable of tensors,
-            tuples (inputs first, labels ignored) or dicts. One in five is held out, never fitted.
+        data: Unlabelled inputs: a tensor, a DataLoader, or an iterable of tensors, dicts or tuples
+            (inputs first, labels ignored). One in five is held out, never fitted.
         method: "preserve", "iterative-id", "constant-id", or an `interpress.Method`.
-        exclude: Names of layers to leave alone, or patterns such as `"layer4.*"`.
-        round_to: Every width becomes a multiple of this.
-        min_width: No layer becomes narrower than this.
+        exclude: Layers to leave alone, by name or by patterns such as `"layer4.*"`.
+        round_to, min_width: Every width becomes a multiple of the one, and at least the other.
         same_widths: Give corresponding layers the same width, as `result.save_pretrained` needs.
         lowrank: Whether layers may become two thin ones, for `flops` and `params`; costs run time.
         distill: Whether to take gradient steps afterwards: True (2 minutes), or minutes to train.
         forward: `forward(model, batch)` calls the model, if `model(batch)` does not.
         kind, output: What the output means, and which of several decides; see `agreement`.
-        mask: Which positions of an example count: a key of the batch, or a function from a batch to
-            a tensor (examples, positions). Default: its `attention_mask`, and labels of -100.
+        mask: Which positions count: a key of the batch, or a function of it; see `agreement`.
         tokenizer: The tokenizer of a language model, if the data are a list of texts.
-        part: The name of the module to compress, such as "backbone", if the model cannot be
-            captured as a whole. `data` are inputs of the whole; costs and errors are the part's.
+        part: The module to compress, such as "backbone"; `data` are inputs of the whole model.
         memory: GiB to hold beyond the model and its result; what needs more goes block by block.
         device: Where to compute, such as "cuda", if the model lives elsewhere and is to stay there.
         checkpoint: A folder that keeps finished blocks, so that a call that was ended goes on.
         preprocessing: What was done to raw inputs, to record: a dict such as `{"size": 224}`.
         seed: Draws the held-out examples; the same seed gives the same result.
-        progress: Whether to show progress bars; None shows them on a terminal.
+        progress: Whether to show progress; None shows it on a terminal.
     """
     with Processes().together():
         options = Options(exclude=as_patterns(exclude), forward=forward, kind=kind, output=output,
@@ -129,9 +125,8 @@ def compress(
             distill=DistillOptions.from_argument(distill), lowrank=lowrank, seed=seed,
             preprocessing=as_preprocessing(preprocessing))  # fmt: skip
         limits = WidthLimits(round_to, min_width, same_widths)
-        options = options.asking(budget, method, limits, progress)
-        options = options.of_part(_whole(model), part)
-        return _analyzed(model, _tokens(data, tokenizer), options).answer(options)
+        asked = options.asking(budget, method, limits, progress).of_part(_whole(model), part)
+        return _analyzed(model, _tokens(data, tokenizer), asked).answer(asked)
 
 
 def distill(

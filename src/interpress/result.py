@@ -19,8 +19,10 @@ from interpress.pipeline.distilling import distill_result
 from interpress.pipeline.options import as_folder
 from interpress.pipeline.outcome import Outcome
 from interpress.report.figure import figure_of
-from interpress.report.page import html_tables, report_page
+from interpress.report.notebook import html_tables
+from interpress.report.page import written_report
 from interpress.report.summary import one_line, summary_of
+from interpress.storage.plan_record import plan_record
 from interpress.storage.pretrained_folder import save_pretrained
 from interpress.storage.result_folder import save_result
 from interpress.storage.timm_folder import save_timm
@@ -88,17 +90,22 @@ class Result(Outcome):
         overwrite: bool = False,
         report: bool = False,
         evaluation: Any = None,
+        examples: bool = False,
+        tokenizer: Any = None,
     ) -> None:
         """Write the smaller network (safetensors) and the plan (JSON) into a folder.
 
         `interpress.load(folder, model)` turns a freshly built original into this network. With
-        `report=True` an HTML page is written too; see `report`. Of several processes, only the
-        first writes.
+        `report=True` an HTML page is written too; `evaluation`, `examples` and `tokenizer` as for
+        `report`. Of several processes, only the first writes.
         """
         if not Processes().is_first:
             return
-        page = report_page(self, evaluation) if report else None
-        save_result(self, folder, overwrite, page)
+        if report:
+            record, page = written_report(self, evaluation, examples, tokenizer)
+        else:
+            record, page = plan_record(self), None
+        save_result(self, record, folder, overwrite, page)
 
     def save_pretrained(
         self, folder: str | os.PathLike[str], *, tokenizer: Any = None, overwrite: bool = False
@@ -133,17 +140,33 @@ class Result(Outcome):
             save_timm(self, folder, overwrite)
 
     def report(
-        self, path: str | os.PathLike[str], *, evaluation: Any = None, overwrite: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        evaluation: Any = None,
+        examples: bool = False,
+        tokenizer: Any = None,
+        overwrite: bool = False,
     ) -> None:
         """Write one self-contained HTML page: what was asked, what came out, and the evidence.
 
-        `evaluation` is data to measure agreement on, with labels if you have them, as for
-        `interpress.agreement`. Without it, the page shows agreement on held-out calibration data.
         Of several processes, only the first writes.
+
+        Args:
+            path: The file to write.
+            evaluation: Data to measure agreement on, with labels if you have them, as for
+                `interpress.agreement`. Without it, the page shows agreement on held-out calibration
+                data.
+            examples: Whether to put up to 24 examples whose decision changed into the page: small
+                images, or tokens in context. They are your data, so the default is not to.
+            tokenizer: Turns tokens into text there. Default: the one in the folder that the model
+                was loaded from, or else the numbers of the tokens are shown.
+            overwrite: Whether to replace an existing file.
         """
         if not Processes().is_first:
             return
-        save_text(path, report_page(self, evaluation), overwrite=overwrite)
+        _, page = written_report(self, evaluation, examples, tokenizer)
+        save_text(path, page, overwrite=overwrite)
 
     def speed(self, *, batch: int = 1, prompt: int = 128, tokens: int = 32) -> TokenSpeed:
         """Measure a causal language model and its original: reading a prompt, then decoding.

@@ -28,6 +28,16 @@ def test_distill_writes_a_folder_that_loads(shell: Shell) -> None:
     ]
     assert any(changed) == record["distilled"]["kept"]
     assert shell("evaluate", *MODEL, "--compressed", "closer", "--json") == 0
+    assert shell("report", "closer") == 0
+    page = Path("closer/report.html").read_text()
+    digests = [
+        json.loads(Path(f"{folder}/plan.json").read_text())["report"]["digests"]
+        for folder in ("small", "closer")
+    ]
+    assert digests[0]["original"] == digests[1]["original"]
+    assert digests[1]["smaller"] in page
+    assert (digests[0]["smaller"] != digests[1]["smaller"]) == record["distilled"]["kept"]
+    assert "for 40 steps, without labels" in page or not record["distilled"]["kept"]
 
 
 def test_compress_distills_if_asked(shell: Shell) -> None:

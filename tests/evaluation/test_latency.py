@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from interpress.evaluation import latency
-from interpress.evaluation.latency import latency_ratio
+from interpress.evaluation.latency import latency_ratio, run_times
 from interpress.graph.example import Example
 
 X = Example((torch.randn(4, 8),))
@@ -73,3 +73,12 @@ def test_a_few_interruptions_do_not_change_the_median(clock: Clock) -> None:
 def test_a_real_measurement_is_a_positive_number() -> None:
     ratio = latency_ratio(nn.Linear(8, 8), nn.Linear(8, 8), X)
     assert 0 < ratio < math.inf
+
+
+def test_for_a_report_the_fastest_round_counts(clock: Clock) -> None:
+    small, large = Timed(clock, 0.3, interrupted=(3,)), Timed(clock, 1.0, interrupted=(2, 4))
+    before, after, rounds = run_times(small, large, X)
+    assert (before, after) == (pytest.approx(1.0), pytest.approx(0.3))
+    assert rounds == 5  # after 5 s of the original
+    assert run_times(Timed(clock, 1e-4), Timed(clock, 1e-3), X)[2] == 11
+    assert run_times(Timed(clock, 10.0), Timed(clock, 20.0), X)[2] == 3

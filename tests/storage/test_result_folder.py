@@ -20,7 +20,8 @@ from interpress import Analysis, Method, Result, StorageError, load
 from interpress.files import tensor_file as files
 from interpress.graph.example import Example
 from interpress.graph.model_state import output_tensors
-from interpress.storage.result_folder import PAGE, PLAN, WEIGHTS, changed_sizes
+from interpress.storage.result_folder import PAGE, PLAN, WEIGHTS
+from interpress.storage.sizes import changed_sizes
 
 
 @pytest.fixture

@@ -96,9 +96,9 @@ def compress(
     Example: interpress compress nets.py:VGG16 --weights vgg16.safetensors
     --data photos/ --preset cifar10 --flops 0.5 --out half
     """
-    from interpress.cli import commands
+    from interpress.cli import compressing
 
-    commands.compress(model, data, method, output, options, budget_from(budget), json)
+    compressing.compress(model, data, method, output, options, budget_from(budget), json)
 
 
 @app.command(no_args_is_help=True)
@@ -199,6 +199,37 @@ def curve(
 
     asked = {"exclude": exclude or [], "part": part}
     commands.curve(model, data, method, output, points, measure, asked, json)
+
+
+@app.command(no_args_is_help=True)
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="FOLDER...", help="Folders of results.", show_default=False),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Page to write. Default: report.html in the folder, or comparison.html.",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", metavar="", help="Replace an earlier page.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Write the report of a result again, or compare several on one page.
+
+    It needs neither the network nor the data. Of several folders, the page has
+    a table and plots, and links to the report of each.
+
+    Example: interpress report half third quarter --out comparison.html
+    """
+    from interpress.cli import reporting
+
+    reporting.report(folders, out, force, json)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,7 @@ from torch import Tensor
 
 import interpress
 from interpress.allocation.curve import Point
-from interpress.budgets.budget import Budget
-from interpress.cli.comparing import compare, evaluation_batches
-from interpress.cli.compress_options import CompressOptions
+from interpress.cli.comparing import compare
 from interpress.cli.data_files.batches import open_batches
 from interpress.cli.data_options import DataOptions
 from interpress.cli.earlier_result import load_earlier
@@ -23,15 +21,12 @@ from interpress.cli.method_options import MethodOptions
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.output_options import OutputOptions
 from interpress.cli.printing import agreement_record, model_output_aside, print_json, print_table
-from interpress.cli.timm_models import PREFIX, add_pruned
 from interpress.data.calibration_set import CalibrationSet
 from interpress.data.part import Part
-from interpress.distillation.options import MINUTES
-from interpress.errors import ArgumentError, StorageError
+from interpress.errors import ArgumentError
 from interpress.evaluation.tally import Agreement
-from interpress.parallel.processes import process_group
 from interpress.spaces.batching import captured_examples
-from interpress.storage.result_folder import PAGE, checked_target, part_of
+from interpress.storage.result_folder import part_of
 
 
 def inspect(
@@ -89,103 +84,6 @@ def _random_batch(shape: str, device: str) -> Tensor:
     return torch.randn(4, *sizes, generator=generator).to(checked_device(device))
 
 
-def compress(
-    model: ModelOptions,
-    data: DataOptions,
-    method: MethodOptions,
-    output: OutputOptions,
-    options: CompressOptions,
-    budget: Budget,
-    as_json: bool,
-) -> None:
-    """Compress a network and write the result folder."""
-    # A budget may turn off the refit of a method, unless the user asked for it.
-    parts = budget.rule.prepare(_method(method), method.refit is None)
-    _check(options)
-    with process_group() as processes, model_output_aside(as_json):
-        network = load_model(model)
-        batches = open_batches(data, model, network)
-        evaluation = None
-        if options.evaluation is not None:
-            evaluation_data = replace(data, path=options.evaluation, limit=0)
-            evaluation = evaluation_batches(evaluation_data, model, network, output, options.part)
-        budget_argument: dict[str, Any] = {budget.kind: budget.value}
-        result = interpress.compress(
-            network,
-            batches,
-            method=parts,
-            exclude=options.exclude or [],
-            part=options.part,
-            round_to=options.round_to,
-            min_width=options.min_width,
-            same_widths=options.same_widths or options.pretrained is not None,
-            seed=data.seed,
-            memory=options.memory,
-            device=options.compute_on,
-            checkpoint=options.checkpoint,
-            preprocessing=batches.preprocessing(),
-            lowrank=options.lowrank,
-            distill=options.minutes or MINUTES if options.distill else False,
-            **output.arguments(),
-            **budget_argument,
-        )
-        result.save(options.out, overwrite=options.force, report=True, evaluation=evaluation)
-        remark = ""
-        if processes.is_first and model.name.startswith(PREFIX):
-            remark = add_pruned(result, options.out)
-        if options.pretrained is not None:
-            result.save_pretrained(options.pretrained, overwrite=options.force)
-    if not processes.is_first:
-        return
-    if as_json:
-        print_json(_result_record(result, options.out))
-        return
-    try:
-        print(result.summary())
-        if result.onnx is not None:
-            print(result.onnx)
-        print(f"Saved to {options.out}; open {options.out / PAGE} in a browser", flush=True)
-        if remark:
-            print(remark, flush=True)
-        if options.pretrained is not None:
-            print(f"{options.pretrained} can be loaded by from_pretrained", flush=True)
-    except OSError as error:
-        raise StorageError(
-            f"the result is in {options.out}, but standard output cannot be written "
-            f"({error.strerror})"
-        ) from error
-
-
-def _check(options: CompressOptions) -> None:
-    """Check what would otherwise fail only after the network was compressed."""
-    checked_target(options.out, options.force, "pass --force")
-    if options.minutes is not None and not options.distill:
-        raise ArgumentError("--minutes is for --distill; give both, or leave it out")
-    if options.pretrained is not None and options.pretrained.exists() and not options.force:
-        raise StorageError(f"{options.pretrained} exists already; pass --force to replace it")
-    if options.compute_on is not None:
-        checked_device(options.compute_on, "--compute-on")
-
-
-def _method(options: MethodOptions) -> interpress.Method:
-    return interpress.Method.named(options.method, **options.changes())
-
-
-def _result_record(result: interpress.Result, folder: Path) -> dict[str, Any]:
-    agreement = result.agreement
-    return {
-        "folder": str(folder),
-        "report": str(folder / PAGE),
-        "flops": result.flops,
-        "params": result.params,
-        "latency": result.latency,
-        "agreement": None if agreement is None else agreement_record(agreement),
-        "onnx": None if result.onnx is None else asdict(result.onnx),
-        "widths": dict(result.widths),
-        "ranks": dict(result.ranks),
-    }
-
-
 def evaluate(
     model: ModelOptions,
     data: DataOptions,
@@ -236,7 +134,7 @@ def curve(
     as_json: bool,
 ) -> None:
     """Print the predicted trade-off, and the measured agreement if asked."""
-    parts = _method(method)
+    parts = interpress.Method.named(method.method, **method.changes())
     with model_output_aside(as_json):
         network = load_model(model)
         batches = open_batches(data, model, network)

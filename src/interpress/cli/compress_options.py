@@ -48,6 +48,14 @@ class CompressOptions:
         Path | None,
         typer.Option(help="More data, prepared like --data, to evaluate on in the report."),
     ] = None
+    examples: Annotated[
+        bool,
+        typer.Option(
+            "--examples",
+            metavar="",
+            help="Put examples whose decision changed into the report. They are your data.",
+        ),
+    ] = False
     exclude: Exclude = None
     part: PartName = None
     round_to: Annotated[int, _layers(help="Make widths multiples of this.")] = 1

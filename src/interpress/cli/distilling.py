@@ -45,7 +45,7 @@ def distill(
         )
         if processes.is_first:
             example = CalibrationSet(batches, original).first()
-            save_distilled(folder, distilled, example, out, force)
+            save_distilled(folder, original, distilled, example, out, force)
     if not processes.is_first:
         return
     if as_json:

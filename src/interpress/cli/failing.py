@@ -15,6 +15,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ import typer
 
 from interpress.errors import InterpressError
 
+_running: ContextVar[tuple[str, ...]] = ContextVar("arguments of the running command")
 BAD_INPUT, UNEXPECTED, INTERRUPTED = 2, 1, 130
 _INTERRUPTED = "interrupted; nothing was written"
 
@@ -40,6 +42,7 @@ def guarded(app: typer.Typer, arguments: list[str]) -> int:
         interrupts.append(number)
         raise KeyboardInterrupt
 
+    token = _running.set(tuple(arguments))
     in_main_thread = threading.current_thread() is threading.main_thread()
     previous = signal.signal(signal.SIGINT, interrupt) if in_main_thread else None
     try:
@@ -53,11 +56,18 @@ def guarded(app: typer.Typer, arguments: list[str]) -> int:
             return _fail(_INTERRUPTED, INTERRUPTED)
         return _explain(error, _options(app, arguments))
     finally:
+        _running.reset(token)
         if in_main_thread:
             signal.signal(signal.SIGINT, previous)
     if status == INTERRUPTED:  # Typer may catch the interrupt and return this status
         return _fail(_INTERRUPTED, INTERRUPTED)
     return status if isinstance(status, int) else 0
+
+
+def command_line() -> str:
+    """Return the command that is running, as it can be typed again; empty if none is."""
+    arguments = _running.get(())
+    return shlex.join(["interpress", *arguments]) if arguments else ""
 
 
 def _explain(error: Exception, options: Mapping[str, Option]) -> int:

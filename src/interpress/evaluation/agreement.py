@@ -47,7 +47,9 @@ def agreement(
     path such as "heads.box", an index, or a function from the whole output to a tensor. Without it,
     an output called `logits` decides, or else the scores with the most classes.
 
-    Positions that a mask excludes are not compared; `mask` as for `compress`.
+    Positions that a mask excludes are not compared. `mask` is a key of the batch, or a function
+    from a batch to a tensor (examples, positions). Default: its `attention_mask`, and labels of
+    -100.
     """
     networks = unwrap(first), unwrap(second)
     for network in networks:

@@ -14,10 +14,15 @@ class MemorizedWarning(UserWarning):
     """The calibration data look like data that the network was trained on."""
 
 
+def looks_memorized(confidence: float | None) -> bool:
+    """Return whether a mean confidence is typical of training data."""
+    return confidence is not None and 1 - confidence < _CERTAIN
+
+
 def warn_if_memorized(agreement: Agreement | None) -> None:
     """Warn if the original network is nearly certain of every held-out decision."""
     confidence = None if agreement is None else agreement.confidence
-    if confidence is not None and 1 - confidence < _CERTAIN:
+    if looks_memorized(confidence):
         warnings.warn(
             f"the model's mean confidence on the held-out calibration examples is "
             f"{confidence:.1%}, which is typical of training data. Agreement measured on them is "

@@ -61,6 +61,8 @@ class Options:
     """What was done to raw inputs, if the caller says; it is recorded with the result."""
     seed: int = 0
     progress: bool | None = None
+    command: str = ""
+    """The command line that these options come from; empty for a call in Python."""
 
     def __post_init__(self) -> None:
         check_kind(self.kind)

@@ -18,6 +18,7 @@ from interpress.calibration.study import Study
 from interpress.data.batches import batch_size, take
 from interpress.data.part import Part
 from interpress.evaluation.held_out_loss import loss_name
+from interpress.evaluation.run_cost import RunCost, run_cost
 from interpress.evaluation.tally import Agreement
 from interpress.method import Method
 from interpress.network.network import Network
@@ -26,7 +27,7 @@ from interpress.onnx_files.compare import OnnxReport, compare_files
 from interpress.pipeline.options import Options
 from interpress.pipeline.steps import state_problem
 from interpress.selection.orders import Orders
-from interpress.spaces.batching import captured_examples
+from interpress.spaces.batching import captured_examples, examples_per_batch
 from interpress.spaces.cost import Cost
 from interpress.spaces.spaces import Spaces
 
@@ -146,6 +147,19 @@ class Outcome:
         if self.latency is not None or low_rank is None or low_rank.latency is None:
             return self.latency
         return low_rank.latency[0]
+
+    @cached_property
+    def run_cost(self) -> RunCost | None:
+        """Measured run time and memory of both networks on a batch of calibration data.
+
+        None without data, and for a network that was compressed block by block.
+        """
+        data = self.study.data
+        if data is None or self.study.walk is not None:
+            return None
+        limit = examples_per_batch(self.spaces, data.device)
+        example = next(iter(data.gathered("held", limit))).at_home(self.study.original)
+        return run_cost(self.network.model, self.study.original, example)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ from interpress.network.network import Network
 
 _PROBES = 4  # networks built to find a budget that holds
 _HALF = 0.5  # of the decisions: a network that keeps fewer is of no use
+RUINED = "the smaller network is of no use"
+"""How the warning about a ruined network starts."""
 _BLAMED = 3  # spaces that a warning names
 
 
@@ -73,10 +75,7 @@ def _ruined(search: Search, network: Network) -> str | None:
         return None
     blamed = _blamed(search, network)
     spaces = ", ".join(f"{name} ({after} of {before} left)" for name, before, after in blamed)
-    return (
-        f"the smaller network is of no use: {problem}. The spaces that lose most are {spaces}. "
-        f"{_remedy(search)}"
-    )
+    return f"{RUINED}: {problem}. The spaces that lose most are {spaces}. {_remedy(search)}"
 
 
 def ruin(agreement: Agreement) -> str | None:

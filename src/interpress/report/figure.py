@@ -6,7 +6,9 @@ from typing import Any
 
 from interpress.errors import InterpressError
 from interpress.pipeline.outcome import Outcome
-from interpress.report.content import predicted_agreement
+from interpress.report.prediction import predict
+from interpress.storage.evidence import evidence
+from interpress.storage.page_record import curve_record
 
 
 def figure_of(outcome: Outcome) -> Any:
@@ -18,14 +20,22 @@ def figure_of(outcome: Outcome) -> Any:
             "plot() needs plotly: pip install 'interpress[report]'; report() works without it"
         ) from error
     points = outcome.curve
-    shares = predicted_agreement(outcome, points)
-    known = shares[0] is not None
-    values = [100 * s for s in shares if s is not None] if known else [p.loss for p in points]
+    known = None
+    if not outcome.ranks:  # the curve is that of dropped channels only
+        judged = evidence(outcome.agreement, outcome.judged_on, ())
+        known = predict(judged, curve_record(outcome)["points"])
+    if known is not None and known.is_share:
+        values, measured, label = (
+            [100 * v for v in known.line],
+            100 * known.measured,
+            "agreement, %",
+        )
+    else:
+        values, measured, label = [p.loss for p in points], outcome.point.loss, "predicted loss"
     figure = go.Figure()
     figure.add_scatter(
         x=[100 * point.flops for point in points], y=values, name="predicted", mode="lines"
     )
-    measured = 100 * float(outcome.agreement or 0) if known else outcome.point.loss
     figure.add_scatter(
         x=[100 * outcome.flops],
         y=[measured],
@@ -36,7 +46,7 @@ def figure_of(outcome: Outcome) -> Any:
     figure.update_layout(
         title=f"{outcome.method}, asked for {outcome.budget}",
         xaxis_title="FLOPs left, %",
-        yaxis_title="agreement, %" if known else "predicted loss",
+        yaxis_title=label,
         template="plotly_white",
     )
     return figure

@@ -10,7 +10,7 @@ allocates new memory, once, for the example.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -101,10 +101,9 @@ class CostModel:
 
     def _share_of(self, spaces: set[int]) -> float:
         total = dependent = 0
-        for term in self._flops:
-            cost = self._evaluate(term, {})
+        for cost, along in self._flop_parts():
             total += cost
-            dependent += cost if any(spaces & set(s) for size in term[1] for _, s in size) else 0
+            dependent += cost if spaces & along else 0
         return dependent / total if total else 0.0
 
     def fixed_flops(self) -> list[tuple[float, frozenset[int]]]:
@@ -112,13 +111,18 @@ class CostModel:
 
         Each is given by its share of all FLOPs and the (frozen) spaces that it depends on.
         """
-        total = max(self().flops, 1)
-        fixed = []
+        parts = list(self._flop_parts())
+        total = max(sum(flops for flops, _ in parts), 1)
+        return [
+            (flops / total, spaces)
+            for flops, spaces in parts
+            if all(self._spaces[space].frozen is not None for space in spaces)
+        ]
+
+    def _flop_parts(self) -> Iterator[tuple[int, frozenset[int]]]:
+        """Yield parts of the FLOPs, and the numbers of the spaces that each depends on."""
         for term in self._flops:
-            spaces = frozenset(space for size in term[1] for _, along in size for space in along)
-            if all(self._spaces[space].frozen is not None for space in spaces):
-                fixed.append((self._evaluate(term, {}) / total, spaces))
-        return fixed
+            yield self._evaluate(term, {}), frozenset(n for s in term[1] for _, a in s for n in a)
 
     def largest_activation(self) -> int:
         """Return the bytes of the largest value that an operator allocates, for the example."""

@@ -130,6 +130,13 @@ FAMILIES = (
 )  # fmt: skip
 
 OTHER = Family("other", "the reason of each space says what stands in the way", ())
+NO_SPACE = Family(
+    "no channels",
+    "nothing to do: the sizes of these operators, such as products of two activations, follow no "
+    "channels",
+    (),
+)
+"""Of FLOPs that depend on no space at all."""
 
 
 def family_of(reason: str) -> Family:
@@ -148,7 +155,7 @@ class FrozenShare:
     remedy: str
     spaces: tuple[str, ...]
     reason: str
-    """The reason of the first of these spaces."""
+    """The reason of the first of these spaces, or the family's title if there is none."""
     flops: float
     """The share of all FLOPs that these spaces keep from shrinking, from 0 to 1. An operator counts
     if no space it depends on can shrink; it is divided between the families of its spaces."""
@@ -157,7 +164,7 @@ class FrozenShare:
 def frozen_shares(
     reasons: Sequence[tuple[str, str | None]], fixed_flops: Sequence[tuple[float, frozenset[int]]]
 ) -> tuple[FrozenShare, ...]:
-    """Return one record per family, the largest share first.
+    """Return one record per family, the largest share first; the shares add up to what is fixed.
 
     `reasons` holds the name and the reason of every space. `fixed_flops` holds, for operators that
     cannot shrink, their share of all FLOPs and the spaces that they depend on.
@@ -165,12 +172,13 @@ def frozen_shares(
     families = {i: family_of(reason) for i, (_, reason) in enumerate(reasons) if reason is not None}
     flops = dict.fromkeys(families.values(), 0.0)
     for share, spaces in fixed_flops:
-        concerned = {families[index] for index in spaces if index in families}
+        concerned = {families[index] for index in spaces if index in families} or {NO_SPACE}
         for family in concerned:
-            flops[family] += share / len(concerned)
+            flops[family] = flops.get(family, 0.0) + share / len(concerned)
     records = []
     for family in flops:
         members = [reasons[index] for index, other in families.items() if other is family]
-        names, why = tuple(name for name, _ in members), str(members[0][1])
+        names = tuple(name for name, _ in members)
+        why = str(members[0][1]) if members else family.title
         records.append(FrozenShare(family.title, family.remedy, names, why, flops[family]))
     return tuple(sorted(records, key=lambda record: -record.flops))

@@ -80,8 +80,8 @@ class Spaces(Sequence[ChannelSpace]):
     def frozen_shares(self) -> tuple[FrozenShare, ...]:
         """Return the frozen spaces by family of reasons, with a remedy and their share of FLOPs.
 
-        Together with FLOPs that belong to no space, the shares add up to
-        `1 - cost.shrinkable_share()`.
+        FLOPs that depend on no space are a family of their own, without spaces. The shares add up
+        to `1 - cost.shrinkable_share()`.
         """
         reasons = [(space.name, space.frozen) for space in self.all]
         return frozen_shares(reasons, self.cost.fixed_flops())

@@ -17,7 +17,6 @@ from interpress.tables.text_table import WIDTH, paragraph, rendered
 
 _GAP, _INDENT = 2, 5  # spaces between columns, and before the reason of a frozen space
 _MODULES = 16  # characters that are always left for the modules that make or read a space
-_VISIBLE = 0.0005  # a share of the FLOPs that is not printed as 0.0%
 _NAMED, _NAME_WIDTH = 2, 24  # spaces that a reason names, and the characters of a name
 
 
@@ -109,8 +108,6 @@ def frozen_text(shares: Sequence[FrozenShare], cost: CostModel) -> str:
     summary = (
         f"{_counted(number, 'space')} {is_frozen} whole: {fixed:.1%} of the FLOPs cannot shrink."
     )
-    if (elsewhere := fixed - sum(share.flops for share in shares)) >= _VISIBLE:
-        summary += f" Of these, {elsewhere:.1%} are in products that no channel space enters."
     return f"{paragraph(summary)}\n{rendered(_remedies(shares, with_names=True))}"
 
 
@@ -143,7 +140,7 @@ def _remedies(shares: Sequence[FrozenShare], *, with_names: bool) -> Table:
     table.add_column("what can be done", overflow="fold", ratio=7)
     for share in shares:
         why = share.family
-        if with_names:
+        if with_names and share.spaces:
             why += f": {', '.join(short_names(share.spaces[:_NAMED], _NAME_WIDTH))}"
             why += ", ..." if len(share.spaces) > _NAMED else ""
         number = str(len(share.spaces))

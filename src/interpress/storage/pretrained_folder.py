@@ -47,7 +47,7 @@ def save_pretrained(
     target = _checked(target_path(folder), overwrite)
     with replaced_folder(target) as temporary:
         _plain(model).save_pretrained(temporary)
-        tokenizer = _tokenizer_of(outcome.original) if tokenizer is None else tokenizer
+        tokenizer = tokenizer_of(outcome.original) if tokenizer is None else tokenizer
         if tokenizer is not None:
             tokenizer.save_pretrained(temporary)
 
@@ -81,7 +81,7 @@ def _checked(target: Path, overwrite: bool) -> Path:
     return target
 
 
-def _tokenizer_of(model: Any) -> Any | None:
+def tokenizer_of(model: Any) -> Any | None:
     """Return the tokenizer, or the image processor, of the folder or name a model came from."""
     folder = getattr(model, "name_or_path", "")
     if not folder:

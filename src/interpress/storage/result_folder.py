@@ -11,18 +11,15 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from interpress._version import __version__
 from interpress.distillation.run import Distilled
 from interpress.errors import StorageError
-from interpress.evaluation.tally import Agreement
 from interpress.files.folder import replaced_folder
 from interpress.files.tensor_file import (
     FORMAT_VERSION,
@@ -33,102 +30,77 @@ from interpress.files.tensor_file import (
 )
 from interpress.graph.example import Example
 from interpress.graph.model_state import unwrap
-from interpress.onnx_files.source import source_of
-from interpress.onnx_files.write import save_onnx
 from interpress.pipeline.outcome import Outcome
 from interpress.pretrained.build import built_from
 from interpress.storage.architecture import (
     architecture_of,
     check_architecture,
-    digest_of,
     has_other_weights,
     tensors_of,
 )
-from interpress.storage.example_description import describe
-from interpress.storage.fingerprint import fingerprint, matches
+from interpress.storage.fingerprint import matches
+from interpress.storage.native_files import NATIVE, write_native
+from interpress.storage.plan_record import KIND, distilled_record
 from interpress.storage.ranks import checked_ranks, with_ranks
-from interpress.storage.sizes import changed_sizes, set_sizes
+from interpress.storage.sizes import set_sizes
 from interpress.surgery.weights import copy_with
 
 WEIGHTS, PLAN, PAGE = "weights.safetensors", "plan.json", "report.html"
-ONNX = "model.onnx"
 PRUNED = "pruned.txt"  # for timm; see `storage.timm_folder`
-_KIND = "compressed-network"
 
 
 def save_result(
-    outcome: Outcome, folder: str | os.PathLike[str], overwrite: bool, page: str | None = None
+    outcome: Outcome,
+    record: Mapping[str, Any],
+    folder: str | os.PathLike[str],
+    overwrite: bool,
+    page: str | None = None,
 ) -> None:
-    """Write a result into a temporary folder, then move that into place."""
+    """Write a result and its plan into a temporary folder, then move that into place.
+
+    `record` is what `plan_record` says about the result.
+    """
     target = checked_target(folder, overwrite)
-    text = json.dumps(_record(outcome), indent=1)
-    tensors = dict(tensors_of(outcome.model))
-    with replaced_folder(target) as temporary:
-        if source_of(outcome.original) is not None:
-            save_onnx(outcome.original, outcome.model, temporary / ONNX, overwrite)
-        (temporary / PLAN).write_text(text, encoding="utf-8")
-        if page is not None:
-            (temporary / PAGE).write_text(page, encoding="utf-8")
-        save_tensors(temporary / WEIGHTS, _KIND, tensors, {"plan": _sha(text)})
+    others = {} if page is None else {PAGE: page.encode()}
+    _write(target, record, outcome.original, outcome.model, others)
 
 
 def save_distilled(
     source: str | os.PathLike[str],
+    original: nn.Module,
     distilled: Distilled,
     example: Example,
     folder: str | os.PathLike[str],
     overwrite: bool,
 ) -> None:
     """Write the result in a folder again, with the weights and the evidence of a distillation."""
+    record = distilled_record(_read(source_path(source))[0], distilled, example)
     target = checked_target(folder, overwrite)
-    record, _ = _read(source_path(source))
-    record["versions"] = _versions()
-    record["distilled"] = distilled.distillation.record()
-    if distilled.agreement is not None:
-        notes = [*(record["agreement"] or {}).get("notes", []), str(distilled.distillation)]
-        record["agreement"] = _evidence(distilled.agreement, "held-out examples", notes)
-    record["output"] = fingerprint(distilled.model, describe(example))
+    pruned = source_path(source) / PRUNED  # distillation changes no size
+    kept = {PRUNED: pruned.read_bytes()} if pruned.is_file() else {}
+    _write(target, record, original, distilled.model, kept)
+
+
+def _write(
+    target: Path,
+    record: Mapping[str, Any],
+    original: nn.Module,
+    smaller: nn.Module,
+    others: Mapping[str, bytes],
+) -> None:
+    """Write the network, its plan and other files, by name."""
     text = json.dumps(record, indent=1)
     with replaced_folder(target) as temporary:
+        write_native(original, smaller, temporary)
         (temporary / PLAN).write_text(text, encoding="utf-8")
-        if (pruned := source_path(source) / PRUNED).is_file():  # distillation changes no size
-            (temporary / PRUNED).write_bytes(pruned.read_bytes())
-        tensors = dict(tensors_of(distilled.model))
-        save_tensors(temporary / WEIGHTS, _KIND, tensors, {"plan": _sha(text)})
+        for name, content in others.items():
+            (temporary / name).write_bytes(content)
+        save_tensors(temporary / WEIGHTS, KIND, dict(tensors_of(smaller)), {"plan": _sha(text)})
 
 
-def _versions() -> dict[str, str]:
-    return {"interpress": __version__, "torch": str(torch.__version__)}
-
-
-def _record(outcome: Outcome) -> dict[str, Any]:
-    """Return the plan as it is written to `plan.json`."""
-    distilled, low_rank = outcome.network.distillation, outcome.network.low_rank
-    return {
-        "interpress": _KIND,
-        "version": FORMAT_VERSION,
-        "versions": _versions(),
-        "asked": {"budget": outcome.budget.kind, "value": outcome.budget.value, **_judged(outcome)},
-        "method": {"name": outcome.method.name, **asdict(outcome.method)},
-        "seed": outcome.seed,
-        "preprocessing": outcome.options.preprocessing,
-        "flops": [outcome.before.flops, outcome.after.flops],
-        "parameters": [outcome.before.parameters, outcome.after.parameters],
-        "agreement": _evidence(
-            outcome.agreement, outcome.judged_on.removeprefix("on "), outcome.notes
-        ),
-        "refit_kept": outcome.network.refit_kept,
-        "distilled": None if distilled is None else distilled.record(),
-        "proof": outcome.network.proof.difference,
-        "onnx": None if outcome.onnx is None else asdict(outcome.onnx),
-        "plan": [asdict(row) for row in outcome.plan],
-        "frozen": {space.name: space.frozen for space in outcome.spaces.frozen},
-        "original": {**architecture_of(outcome.original), "weights": digest_of(outcome.original)},
-        "low_rank": None if low_rank is None else low_rank.record(),
-        "part": None if outcome.part is None else outcome.part.name,
-        "sizes": changed_sizes(with_ranks(outcome.original, outcome.ranks), outcome.model),
-        "output": fingerprint(outcome.network.model, describe(outcome.spaces.program.example)),
-    }
+def read_plan(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the plan of a result, after a check that it belongs to the weights beside it."""
+    return _read(source_path(folder))[0]
 
 
 def checked_target(
@@ -142,7 +114,7 @@ def checked_target(
     if not above.is_dir():
         raise StorageError(f"{above} is a file, so {target} cannot be created; choose another")
     names = sorted(path.name for path in target.iterdir()) if target.exists() else []
-    known = (PLAN, WEIGHTS, PAGE, PRUNED, ONNX, f"{ONNX}.data")
+    known = (PLAN, WEIGHTS, PAGE, PRUNED, *NATIVE)
     foreign = [name for name in names if name not in known]
     if foreign:
         raise StorageError(f"{target} also holds {foreign[0]!r}; move that away, or choose another")
@@ -232,14 +204,9 @@ def _check_tensors(
             raise StorageError(f"{source / WEIGHTS}: {name!r} holds NaN; save again")
 
 
-def read_plan(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what `plan.json` says about the result in a folder."""
-    return _plan(source_path(folder))[0]
-
-
 def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     record, text = _plan(source)
-    tensors, fields = load_tensors(source / WEIGHTS, _KIND)
+    tensors, fields = load_tensors(source / WEIGHTS, KIND)
     if fields.get("plan") != _sha(text):
         raise StorageError(
             f"{source / PLAN} was changed after it was written, or belongs to other weights; "
@@ -264,8 +231,8 @@ def _plan(source: Path) -> tuple[dict[str, Any], str]:
             f"{source / PLAN} is not a readable plan ({type(error).__name__}: {error}); it may be "
             "truncated: save it again"
         ) from error
-    if kind != _KIND:
-        raise StorageError(f"{source / PLAN} holds {kind!r}, not a {_KIND}; give another folder")
+    if kind != KIND:
+        raise StorageError(f"{source / PLAN} holds {kind!r}, not a {KIND}; give another folder")
     if version > FORMAT_VERSION:
         raise StorageError(
             f"{source} has format version {version}, this interpress reads up to "
@@ -276,26 +243,6 @@ def _plan(source: Path) -> tuple[dict[str, Any], str]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number in JSON")
-
-
-def _judged(outcome: Outcome) -> dict[str, Any]:
-    """Return the `kind=` and `output=` that were given; a function cannot be saved."""
-    output = outcome.options.output
-    saved = "a function, which cannot be saved" if callable(output) else output
-    return {"kind": outcome.options.kind, "output": saved}
-
-
-def _evidence(
-    agreement: Agreement | None, judged_on: str, notes: Sequence[str]
-) -> dict[str, Any] | None:
-    if agreement is None:
-        return None
-    names = ("kind", "examples", "decisions", "agreement", "interval", "divergence", "output_error")
-    numbers = {name: getattr(agreement, name) for name in names}
-    numbers["output"] = agreement.output
-    numbers["others"] = [output.record() for output in agreement.others]
-    numbers["notes"] = list(notes)
-    return {"on": judged_on, **numbers, "flipped": len(agreement.flips)}
 
 
 def _sha(text: str) -> str:

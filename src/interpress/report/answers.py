@@ -1,0 +1,171 @@
+"""The block at the top of the page: six questions and their answers in words."""
+
+from __future__ import annotations
+
+from interpress.report.facts import Facts
+from interpress.report.markup import definitions, escape, items, paragraph
+from interpress.report.numbers import count, percent, plural, short, size
+from interpress.report.terms import term
+from interpress.report.verdict import Verdict
+
+_LISTED = 3  # reasons that a sentence names; the section below has all of them
+_MARKS = {"ship": "✓", "confirm": "✓", "look": "!", "stop": "✕"}
+
+
+def answers(facts: Facts, verdict: Verdict) -> str:
+    """Return the verdict and what a reader wants to know first."""
+    rows = [
+        ("What was compressed?", _what(facts)),
+        ("To what?", _to_what(facts)),
+        ("How was it judged?", _how(facts)),
+        ("What changed?", _changed(facts)),
+        ("What was left alone, and why?", _left(facts)),
+        ("What is still to do?", items([escape(text) for text in verdict.to_do])),
+    ]
+    headline = f'<span aria-hidden="true">{_MARKS[verdict.level]}</span> {escape(verdict.headline)}'
+    rules = paragraph('The <a href="#checks">rules behind this line</a> are below.', "soft")
+    return (
+        f'<section id="verdict" class="{verdict.level}" aria-label="Verdict">'
+        f"<h2>{headline}</h2>{rules}{definitions(rows)}</section>"
+    )
+
+
+def _what(facts: Facts) -> str:
+    parts = [f"<b>{escape(facts.name)}</b>"]
+    parameters, flops = facts.record["parameters"][0], facts.record["flops"][0]
+    parts.append(
+        f"a trained network with {short(parameters).strip()} {term('parameters')} and "
+        f"{short(flops).strip()} {term('flops')} per example"
+    )
+    sentence = ", ".join(parts) + "."
+    digest = (facts.extra.get("digests") or {}).get("original")
+    if digest:
+        sentence += f" Weights: {term('fingerprint')} <code>{digest[:12]}…</code>"
+    return sentence
+
+
+def _to_what(facts: Facts) -> str:
+    (before, after), method = facts.channels, facts.record["method"]
+    text = (
+        f"A network of the same kind with <b>{percent(facts.left('flops'))} of the FLOPs</b> and "
+        f"{percent(facts.left('parameters'))} of the parameters. It was asked for as "
+        f"<code>{escape(facts.asked)}</code> with the method {escape(facts.method)}. "
+        f"{count(after)} of {count(before)} channels remain in the "
+        f"{term('space', plural(len(facts.record['plan']), 'space') + ' that can shrink')}. "
+        f"The selection <code>{escape(method['selection'])}</code> chose which ones"
+    )
+    if method["correct"]:
+        text += "; the layers that read removed channels were changed to make up for them"
+    if facts.record.get("refit_kept"):
+        text += f", and every layer was solved again ({term('refit')})"
+    text += "."
+    if thin := facts.extra.get("thin"):
+        text += f" {plural(len(thin), 'layer')} became two thin ones ({term('low-rank')})."
+    if (distilled := facts.record.get("distilled")) and distilled["kept"]:
+        text += (
+            f" Then it was trained towards the original's outputs for {count(distilled['steps'])} "
+            "steps, without labels."
+        )
+    return text
+
+
+def _how(facts: Facts) -> str:
+    judged = facts.judged
+    if judged is None:
+        return "It was not judged: there were no data to compare both networks on."
+    noun = plural(judged["examples"], "example")
+    if facts.is_independent:
+        which = f"{noun} of {term('evaluation')}, which interpress did not see before"
+    elif facts.is_fitted:
+        which = f"the {noun} that it was fitted to, which are too few to hold any out"
+    else:
+        which = f"{term('held-out', f'{noun} held out')} from the calibration data"
+    text = f"Both networks ran on {which}. "
+    if judged["agreement"] is None:
+        return text + f"Their outputs were compared as numbers ({term('output-error')})."
+    text += f"Their decisions were compared ({term('agreement')})"
+    if judged["decisions"] != judged["examples"]:
+        text += f": {count(judged['decisions'])} of them"
+    if facts.perplexity is not None:
+        text += f", and how well both predict the text ({term('perplexity')})"
+    if judged["accuracy"] is None:
+        return text + "; no labels were needed."
+    return text + ", and both were compared with labels. No label was used to make the network."
+
+
+def _changed(facts: Facts) -> str:
+    judged = facts.judged
+    if judged is None:
+        return "It is not known."
+    if judged["agreement"] is None:
+        error = judged["output_error"]
+        differ = "by no finite number" if error is None else f"by <b>{percent(error)}</b>"
+        return f"The outputs differ {differ} of their standard deviation.{_cheaper(facts)}"
+    (low, high), share = judged["interval"], judged["agreement"]
+    if judged["decisions"] == judged["examples"]:
+        changed = round((1 - share) * judged["decisions"])
+        text = f"<b>{count(changed)} of {plural(judged['decisions'], 'decision')} changed</b>: "
+    else:
+        text = f"<b>{percent(1 - share, 2)} of the decisions changed</b>: "
+    text += (
+        f"{term('agreement')} {percent(share, 2)} ({term('interval')}: {percent(low, 2)} to "
+        f"{percent(high, 2)})."
+    )
+    if facts.perplexity is not None:
+        before, after = facts.perplexity
+        text += (
+            f" {term('perplexity', 'Perplexity')} rose from {before:.4g} to <b>{after:.4g}</b>."
+            if after >= before
+            else f" {term('perplexity', 'Perplexity')} fell from {before:.4g} to {after:.4g}."
+        )
+    if judged["accuracy"] is not None:
+        before, after = judged["accuracy"]
+        text += f" Accuracy: {percent(before, 2)} before, <b>{percent(after, 2)}</b> after."
+    elif facts.perplexity is None and share < 1:
+        text += (
+            " Without labels, accuracy is not known; on these examples it can have fallen by at "
+            f"most {100 * (1 - share):.2f} points."
+        )
+    return text + _cheaper(facts)
+
+
+def _cheaper(facts: Facts) -> str:
+    parts = []
+    if facts.time_ratio is not None:
+        parts.append(f"the {term('run-time')} is {percent(facts.time_ratio, 0)} of the original's")
+    if facts.memory is not None:
+        before, after = facts.memory
+        parts.append(f"the {term('memory')} falls from {size(before)} to {size(after)}")
+    return f" Measured here, {' and '.join(parts)}." if parts else ""
+
+
+def _left(facts: Facts) -> str:
+    parts = []
+    share, groups = facts.frozen_share, facts.frozen
+    if share is not None and share > 0:
+        listed = "; ".join(
+            f"{escape(group['family'])} ({percent(group['flops'])})" for group in groups[:_LISTED]
+        )
+        more = f"; and {plural(len(groups) - _LISTED, 'more reason')}"
+        parts.append(
+            f"<b>{percent(share)} of the FLOPs</b> cannot shrink ({term('frozen')}): {listed}"
+            f"{more if len(groups) > _LISTED else ''}."
+        )
+    else:
+        if share is not None:
+            parts.append("Nothing had to stay whole: every layer can lose inputs or outputs.")
+        if groups:
+            number = sum(len(group["spaces"]) for group in groups)
+            noun = f"{plural(number, 'space')} {'is' if number == 1 else 'are'}"
+            listed = "; ".join(escape(group["family"]) for group in groups[:_LISTED])
+            parts.append(f"{noun} {term('frozen')}: {listed}.")
+    if facts.whole:
+        named = ", ".join(map(escape, facts.whole[:_LISTED]))
+        more = f" and {len(facts.whole) - _LISTED} more" if len(facts.whole) > _LISTED else ""
+        parts.append(
+            f"{plural(len(facts.whole), 'space')} could shrink and stayed whole, because channels "
+            f"elsewhere cost less to remove: {named}{more}."
+        )
+    if groups or facts.whole:
+        parts.append('<a href="#frozen">All reasons</a>.')
+    return " ".join(parts)

@@ -1,0 +1,134 @@
+"""`Facts`: what `plan.json` says about a result, under the names that the page uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+_LATER = {"accuracy": None, "tokens": None, "classes": (), "scores": (), "text": "", "notes": ()}
+"""What folders of earlier versions do not say about agreement."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One result, read from its `plan.json`. Folders of earlier versions lack some parts."""
+
+    record: Mapping[str, Any]
+
+    @cached_property
+    def extra(self) -> Mapping[str, Any]:
+        """What is stored for the report alone."""
+        found: Mapping[str, Any] = self.record.get("report") or {}
+        return found
+
+    @property
+    def name(self) -> str:
+        """The class of the network, with the folder it came from if that is known."""
+        model = self.extra.get("model") or {}
+        name = str(model.get("name") or self.record["original"]["class"])
+        source = str(model.get("source") or "").rstrip("/").rpartition("/")[2]
+        return f"{name} ({source})" if source else name
+
+    @property
+    def asked(self) -> str:
+        """The budget, such as `flops=0.5`."""
+        asked = self.record["asked"]
+        return f"{asked['budget']}={asked['value']:g}"
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return str(self.record["method"]["name"])
+
+    @cached_property
+    def judged(self) -> Mapping[str, Any] | None:
+        """The agreement that counts: on evaluation data if there are some, else held out."""
+        found = self.record.get("evaluation") or self.record["agreement"]
+        return None if found is None else {**_LATER, **found}
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether it was measured on data that interpress has not seen."""
+        return self.record.get("evaluation") is not None
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it was measured on the examples that were fitted."""
+        return self.judged is not None and "fitted" in self.judged["on"]
+
+    @property
+    def perplexity(self) -> tuple[float, float] | None:
+        """The perplexity of both networks, if they predict tokens."""
+        tokens = (self.judged or {}).get("tokens")
+        if tokens is None or None in tokens["perplexity"]:
+            return None
+        before, after = tokens["perplexity"]
+        return before, after
+
+    def left(self, what: str) -> float:
+        """Return the fraction of `flops` or `parameters` that is left."""
+        before, after = self.record[what]
+        return float(after) / before if before else 1.0
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """How many calibration examples there were, and their hashes."""
+        found: Mapping[str, Any] = self.extra.get("data") or {}
+        return found
+
+    @property
+    def run(self) -> Mapping[str, Any] | None:
+        """Measured run time and memory, if they were measured."""
+        found: Mapping[str, Any] | None = self.extra.get("run")
+        return found
+
+    @property
+    def time_ratio(self) -> float | None:
+        """Measured run time relative to the original."""
+        if self.run is None:
+            ratio = self.extra.get("latency")
+            return None if ratio is None else float(ratio)
+        before, after = self.run["seconds"]
+        return float(after) / before
+
+    @property
+    def memory(self) -> tuple[int, int] | None:
+        """Measured bytes of a run of both networks: weights and peak of activations."""
+        peaks = None if self.run is None else self.run["activation_bytes"]
+        if peaks is None:
+            return None
+        (before, after), weights = peaks, self.extra["bytes"]
+        return before + weights[0], after + weights[1]
+
+    @property
+    def channels(self) -> tuple[int, int]:
+        """How many channels the spaces that can shrink had, and have."""
+        rows = self.record["plan"]
+        return sum(row["before"] for row in rows), sum(row["after"] for row in rows)
+
+    @property
+    def frozen(self) -> list[Mapping[str, Any]]:
+        """Families of reasons why spaces cannot shrink; see `FrozenShare`."""
+        groups = self.extra.get("frozen")
+        if groups is None:  # an earlier version: reasons without shares
+            reasons: dict[str, list[str]] = {}
+            for name, reason in self.record["frozen"].items():
+                reasons.setdefault(reason, []).append(name)
+            groups = [
+                {"family": reason, "remedy": "", "reason": reason, "flops": None, "spaces": names}
+                for reason, names in reasons.items()
+            ]
+        return list(groups)
+
+    @property
+    def frozen_share(self) -> float | None:
+        """The share of the FLOPs that no space can reduce."""
+        shares = [group["flops"] for group in self.frozen]
+        return None if None in shares else sum(shares)
+
+    @property
+    def whole(self) -> list[str]:
+        """The spaces that could shrink and keep all their channels."""
+        return [row["name"] for row in self.record["plan"] if row["after"] == row["before"]]

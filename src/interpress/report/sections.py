@@ -1,0 +1,281 @@
+"""The sections of a page below the answers: each is a function from facts to HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from interpress.report.drawing import skyline
+from interpress.report.facts import Facts
+from interpress.report.markup import (
+    attribute,
+    definitions,
+    escape,
+    items,
+    paragraph,
+    section,
+    table,
+)
+from interpress.report.numbers import count, percent, plural, seconds, size
+from interpress.report.terms import term
+from interpress.report.verdict import Verdict
+
+_MOST_BARS = 48  # spaces that get a row each in the picture; more get a column each
+_MOST_CLASSES = 20  # rows of the table of classes
+_MOST_NAMED = 12  # spaces that are named for one reason
+
+
+def costs(facts: Facts) -> str:
+    """Return what both networks cost: counted, stored and measured."""
+    rows = []
+
+    def row(label: str, before: str, after: str, left: float | None) -> None:
+        rows.append((label, before, after, percent(left)))
+
+    for key, label in (
+        ("flops", f"{term('flops')} per example"),
+        ("parameters", term("parameters")),
+    ):
+        before, after = facts.record[key]
+        row(label, count(before), count(after), facts.left(key))
+    if (stored := facts.extra.get("bytes")) is not None:
+        row(
+            "size of the weight file",
+            size(stored[0]),
+            size(stored[1]),
+            stored[1] / max(stored[0], 1),
+        )
+    notes = []
+    if facts.memory is not None:
+        before, after = facts.memory
+        row(term("memory"), size(before), size(after), after / max(before, 1))
+    if (run := facts.run) is not None:
+        before, after = run["seconds"]
+        row(term("run-time"), seconds(before), seconds(after), facts.time_ratio)
+        batch = "one batch of " + plural(run["examples"], "example")
+        threads = f" with {plural(run['threads'], 'thread')}" if run["device"] == "cpu" else ""
+        notes.append(
+            f"Run time and memory were measured on {batch} on {escape(run['device'])}{threads}: "
+            f"the fastest of {plural(run['rounds'], 'round')} in which both networks ran in turn. "
+            "Memory is the weights and the peak of the tensors that a run creates."
+        )
+    elif facts.time_ratio is not None:
+        row(term("run-time"), "1.00", f"{facts.time_ratio:.2f}", facts.time_ratio)
+    else:
+        notes.append("Run time and memory were not measured.")
+    notes.append("The weight file is the tensors; its header adds a few kB.")
+    head = ("", "original", "smaller", "left")
+    return section(
+        "costs", "Before and after", table(head, rows), paragraph(" ".join(notes), "soft")
+    )
+
+
+def checks(verdict: Verdict) -> str:
+    """Return the rules behind the verdict."""
+    rows = []
+    for check in verdict.checks:
+        kind, word = ("pass", "passed")
+        if not check.passed:
+            kind, word = ("open", "still open") if check.is_final else ("fail", "not passed")
+        rows.append(
+            (escape(check.rule), escape(check.found), f'<span class="mark {kind}">{word}</span>')
+        )
+    note = (
+        "The verdict follows from these rules alone: “ship” if all passed, “look closer” if one "
+        "did not. The limit of 5 % is a default; a limit that your application has comes first."
+    )
+    return section(
+        "checks", "The rules behind the verdict", table(("rule", "found", ""), rows, kind="text"),
+        paragraph(note, "soft"),
+    )  # fmt: skip
+
+
+def widths(facts: Facts) -> str:
+    """Return the widths of all spaces before and after, as a picture."""
+    rows = facts.extra.get("widths")
+    if not rows:
+        return ""
+    note = (
+        f"One bar per {term('space')}, in the order of the network. Its length is the "
+        f"{term('width')} before, the filled part is the width after. "
+        '<span class="key-of"><span class="key kept"></span> kept</span> '
+        '<span class="key-of"><span class="key before"></span> removed</span> '
+        f'<span class="key-of"><span class="key frozen"></span> {term("frozen")}</span>'
+    )
+    if len(rows) > _MOST_BARS:
+        label = f"Widths of {len(rows)} spaces before and after; the numbers are in the last table"
+        columns = [(r["name"], r["before"], r["after"], r["frozen"]) for r in rows]
+        return section("widths", "Widths", paragraph(note), skyline(columns, label))
+    widest = max(row["before"] for row in rows)
+    return section("widths", "Widths", paragraph(note), _bars(rows, widest))
+
+
+def _bars(rows: list[Mapping[str, Any]], widest: int) -> str:
+    bars = []
+    for row in rows:
+        length = max(2.0, 100 * row["before"] / widest)
+        kept = 100 * row["after"] / row["before"]
+        kind = "frozen" if row["frozen"] else "kept"
+        text = "frozen" if row["frozen"] else f"of {count(row['before'])}"
+        filled = f'<span class="{kind}" style="width:{kept:.1f}%"></span>'
+        bar = f'<span class="before" style="width:{length:.1f}%">{filled}</span>'
+        numbers = f'{count(row["after"])} <span class="soft">{text}</span>'
+        bars.append(
+            f'<li><span class="name">{escape(row["name"])}</span>'
+            f'<span class="bar" aria-hidden="true">{bar}</span>'
+            f'<span class="width">{numbers}</span></li>'
+        )
+    return f'<ul class="bars">{"".join(bars)}</ul>'
+
+
+def judgement(facts: Facts) -> str:
+    """Return the measured agreement in detail."""
+    judged = facts.judged
+    if judged is None:
+        return ""
+    rows = [("judged on", f"{plural(judged['examples'], 'example')}: {escape(judged['on'])}")]
+    if judged["agreement"] is not None:
+        low, high = judged["interval"]
+        of_all = plural(judged["decisions"], "decision")
+        rows += [
+            (term("agreement"), f"{percent(judged['agreement'], 2)} of {of_all}"),
+            (term("interval"), f"{percent(low, 2)} to {percent(high, 2)}"),
+        ]
+    if judged["divergence"] is not None:
+        rows.append((term("divergence"), f"{judged['divergence']:.4f}"))
+    if judged["output_error"] is not None:
+        rows.append((term("output-error"), f"{judged['output_error']:.3g}"))
+    if judged["accuracy"] is not None:
+        before, after = judged["accuracy"]
+        rows.append(("accuracy", f"{percent(before, 2)} before, {percent(after, 2)} after"))
+    held_out = facts.record["agreement"]
+    if facts.is_independent and held_out is not None:
+        rows.append((term("held-out", "on held-out examples"), escape(held_out.get("text", ""))))
+    notes = [escape(note) for note in judged.get("scores", [])]
+    return section(
+        "agreement", "The comparison in detail", definitions(rows), items(notes),
+        _classes(judged),
+    )  # fmt: skip
+
+
+def _classes(judged: Mapping[str, Any]) -> str:
+    rows = judged.get("classes") or []
+    if not rows:
+        return ""
+    labelled = any(row["accuracy_before"] is not None for row in rows)
+    worst = sorted(rows, key=lambda row: (row["agreement"], row["label"]))
+    shown = worst[:_MOST_CLASSES] if len(rows) > _MOST_CLASSES else rows
+    several = judged["decisions"] != judged["examples"]
+    head = ["class", "decisions" if several else "examples", "changed", "agreement"]
+    cells = []
+    for row in shown:
+        changed = round(row["count"] * (1 - row["agreement"]))
+        line = [str(row["label"]), count(row["count"]), count(changed), percent(row["agreement"])]
+        if labelled:
+            line += [percent(row["accuracy_before"]), percent(row["accuracy_after"])]
+        cells.append(line)
+    which = "A class is the label of an example." if labelled else (
+        "A class is what the original decides."
+    )  # fmt: skip
+    if len(rows) > _MOST_CLASSES:
+        which += f" The {_MOST_CLASSES} of {len(rows)} classes with the lowest agreement:"
+    columns = [*head, *(["accuracy before", "after"] if labelled else [])]
+    return paragraph(which, "soft") + table(columns, cells, kind="classes")
+
+
+def frozen(facts: Facts) -> str:
+    """Return what was left alone, grouped by reason."""
+    rows = []
+    for group in facts.frozen:
+        names = [escape(name) for name in group["spaces"]]
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        rows.append(
+            (
+                escape(group["family"]),
+                percent(group["flops"]),
+                ", ".join(names[:_MOST_NAMED]) + more,
+                "" if group["reason"] == group["family"] else escape(group["reason"]),
+                escape(group["remedy"]),
+            )
+        )
+    if not rows and not facts.whole:
+        return ""
+    note = (
+        f"{term('frozen', 'Frozen')} spaces keep all their channels. The share is that of all "
+        "FLOPs which no space can reduce; where a layer reads a space that shrinks, it is 0."
+    )
+    found = (
+        table(
+            ("reason", "share of FLOPs", "spaces", "the first says", "what you can do"),
+            rows,
+            kind="text",
+        )
+        if rows
+        else ""
+    )
+    whole = ""
+    if facts.whole:
+        listed = ", ".join(map(escape, facts.whole))
+        whole = paragraph(f"Could shrink, and stayed whole for this budget: {listed}.")
+    return section("frozen", "What was left alone, and why", paragraph(note, "soft"), found, whole)
+
+
+def thin(facts: Facts) -> str:
+    """Return the layers that became two."""
+    rows = [
+        (
+            escape(pair["name"]), count(pair["inputs"]), count(pair["outputs"]),
+            count(pair["rank"]), percent(pair["share"], 0),
+        )
+        for pair in facts.extra.get("thin") or []
+    ]  # fmt: skip
+    if not rows:
+        return ""
+    note = "FLOPs of the two layers are relative to one layer of this size."
+    head = ("layer", "inputs", "outputs", "rank", "FLOPs")
+    title = "Layers that became two (low rank)"
+    return section("thin", title, paragraph(note, "soft"), table(head, rows))
+
+
+def spaces(facts: Facts, *, has_slider: bool) -> str:
+    """Return every space that can shrink, with its error; a slider shows other budgets."""
+    rows = []
+    for row in facts.record["plan"]:
+        changed = row["after"] < row["before"]
+        ratio = None
+        if row["bound"] is not None:
+            ratio = row["error"] / row["bound"] if row["bound"] > 0 else 1.0
+        rows.append(
+            (
+                escape(row["name"]), count(row["before"]), count(row["after"]),
+                percent(row["error"]) if changed else "",
+                f"{ratio:.2f}" if changed and ratio is not None else "",
+            )
+        )  # fmt: skip
+    head = ("space", "before", "after", term("error", "error"), term("bound", "over SVD"))
+    found = table(head, rows, kind="spaces")
+    slider = _SLIDER if has_slider else ""
+    return section("spaces", "All spaces that can shrink", slider, found)
+
+
+_SLIDER = (
+    '<div class="slider" hidden><label for="budget">Another budget (predicted): '
+    '<output id="budget-value" for="budget"></output> of the FLOPs</label>'
+    '<input type="range" id="budget" min="0" step="1" aria-describedby="predicted">'
+    '<p id="predicted" aria-live="polite"></p></div>'
+)
+
+
+def describe(facts: Facts) -> str:
+    """Return the title of a page."""
+    return attribute(f"{facts.name} at {percent(facts.left('flops'))} of its FLOPs")
+
+
+def headline(facts: Facts) -> str:
+    """Return the heading of a page."""
+    made = (facts.extra.get("made") or {}).get("date", "")
+    version = facts.record["versions"]["interpress"]
+    parts = [f"asked for {facts.asked}", f"method {facts.method}", f"interpress {version}", made]
+    line = " · ".join(escape(part) for part in parts if part)
+    title = f"{escape(facts.name)} at {percent(facts.left('flops'))} of its FLOPs"
+    return f'<header><h1>{title}</h1><p class="soft">{line}</p></header>'

@@ -1,0 +1,270 @@
+"""Whether to ship a result: rules that are printed on the page, and what they give here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from interpress.evaluation.memorized import looks_memorized
+from interpress.evaluation.tally import wilson
+from interpress.network.compare import ENOUGH_TEXTS
+from interpress.pipeline.warn import RUINED
+from interpress.report.facts import Facts
+from interpress.report.numbers import count, difference, percent, plural
+
+LIMIT = 0.05
+"""The change that passes unless the user asked for a smaller one: of decisions, of the perplexity,
+or of the outputs relative to their standard deviation."""
+_CHANCE = 0.05  # how often a class is said to suffer although all classes are alike
+_MOST_NEEDED = 10_000_000  # examples; more are never suggested
+
+
+@dataclass(frozen=True)
+class Check:
+    """One rule, what was found, and what to do if it did not hold."""
+
+    rule: str
+    found: str
+    passed: bool
+    remedy: str = ""
+    is_final: bool = False
+    """Whether it only asks for one more measurement."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to do with a result."""
+
+    level: str
+    """"ship", "confirm" (one measurement is missing), "look" or "stop"."""
+    headline: str
+    checks: tuple[Check, ...]
+
+    @property
+    def to_do(self) -> list[str]:
+        """What the reader should still do, as sentences."""
+        wanted = [c.remedy for c in self.checks if not c.passed and c.remedy]
+        return [
+            *dict.fromkeys(wanted),
+            "Measure the run time on the device that it will run on; the one here is that of the "
+            "machine that made the report.",
+        ]
+
+
+def verdict_of(facts: Facts) -> Verdict:
+    """Return the verdict: the worst of all checks decides."""
+    checks = tuple(_checks(facts))
+    ruined = next((w for w in _warnings(facts) if w.startswith(RUINED)), None)
+    failed = [check for check in checks if not check.passed]
+    serious = [check for check in failed if not check.is_final]
+    if ruined is not None:
+        return Verdict("stop", "Do not ship it: the smaller network is of no use.", checks)
+    if serious:
+        noun = "one check" if len(serious) == 1 else f"{len(serious)} checks"
+        return Verdict("look", f"Look closer before shipping it: {noun} did not pass.", checks)
+    if failed:
+        headline = (
+            "Ship it if one more measurement holds: all checks passed, but interpress has used the "
+            "data that it was judged on."
+        )
+        return Verdict("confirm", headline, checks)
+    return Verdict("ship", "Ship it: all checks passed.", checks)
+
+
+def _checks(facts: Facts) -> Iterator[Check]:
+    judged = facts.judged
+    if judged is None:
+        yield Check(
+            "It was compared with the original.", "No data were given to compare on.", False,
+            "Compare both networks with interpress evaluate.",
+        )  # fmt: skip
+    else:
+        yield _change(facts)
+        yield from _tokens(facts)
+        yield _not_fitted(facts)
+        yield from _classes(facts)
+    yield from _time(facts)
+    yield _surgery(facts)
+    yield _warned(facts)
+    if judged is not None:
+        yield Check(
+            "It was judged on data that played no part in making it.",
+            "Yes: evaluation data were given."
+            if facts.is_independent
+            else "No: the examples also chose between candidates.",
+            facts.is_independent,
+            "Measure agreement on data that interpress has not seen, with labels if there are "
+            "some: interpress evaluate, or compress with --evaluation.",
+            is_final=True,
+        )
+
+
+def _change(facts: Facts) -> Check:
+    assert facts.judged is not None
+    asked = facts.record["asked"]
+    if facts.perplexity is not None:
+        before, after = facts.perplexity
+        limit = asked["value"] if asked["budget"] == "perplexity" else 1 + LIMIT
+        return Check(
+            f"The perplexity is at most {limit:.4g} times that of the original.",
+            f"{after / before:.4g} times ({before:.4g} before, {after:.4g} after).",
+            after <= limit * before,
+            _LARGER,
+        )
+    if facts.judged["agreement"] is None:
+        error = facts.judged["output_error"]
+        return Check(
+            f"The output error is at most {percent(LIMIT, 0)} of the standard deviation of the "
+            "outputs.",
+            "It is not finite." if error is None else f"{percent(error)}.",
+            error is not None and error <= LIMIT,
+            _LARGER,
+        )
+    return _decisions(facts, float(facts.judged["agreement"]), asked)
+
+
+def _tokens(facts: Facts) -> Iterator[Check]:
+    """Yield whether the text says enough about a language model."""
+    assert facts.judged is not None
+    if facts.perplexity is None:
+        return
+    before, unigram = facts.perplexity[0], facts.judged["tokens"]["unigram"]
+    texts = int(facts.judged["examples"])
+    yield Check(
+        f"It was judged on at least {ENOUGH_TEXTS} texts that the original predicts better than "
+        "the frequencies of their tokens do.",
+        f"{plural(texts, 'text')}; perplexity {before:.4g}, from the frequencies {unigram:.4g}.",
+        texts >= ENOUGH_TEXTS and before < unigram,
+        "Calibrate and judge on more text of the kind that the model is for.",
+    )
+
+
+_LARGER = (
+    "Keep more of the network, calibrate on more examples, or go on with a distillation "
+    "(interpress distill)."
+)
+
+
+def _decisions(facts: Facts, share: float, asked: dict[str, object]) -> Check:
+    """Return the check of decisions: the worse end of the interval counts."""
+    assert facts.judged is not None
+    examples, (low, _) = int(facts.judged["examples"]), facts.judged["interval"]
+    own = asked["value"] if asked["budget"] == "agreement" else None
+    limit = LIMIT if not isinstance(own, int | float) else 1 - float(own)
+    remedy = _LARGER
+    if 1 - share <= limit and (needed := _examples_needed(share, limit)) is not None:
+        remedy = (
+            f"Judge it on more examples: {count(examples)} leave room for a change of up to "
+            f"{percent(1 - low)}. About {count(needed)} are enough if they agree as often."
+        )
+    return Check(
+        f"At most {percent(limit, 0 if limit == LIMIT else 2)} of the decisions change, at the "
+        "worse end of the 95 % interval.",
+        f"{percent(1 - share, 2)} changed; at the worse end {percent(1 - low, 2)}.",
+        1 - low <= limit,
+        remedy,
+    )
+
+
+def _examples_needed(share: float, limit: float) -> int | None:
+    """Return how many examples put the end of the interval within the limit; None if too many."""
+    number = 1
+    while number <= _MOST_NEEDED:
+        if 1 - wilson(share * number, number)[0] <= limit:
+            return _rounded_up(number)
+        number += max(1, number // 20)
+    return None
+
+
+def _rounded_up(number: int) -> int:
+    unit = 10 ** max(0, len(str(number)) - 2)
+    return -(-number // unit) * unit
+
+
+def _not_fitted(facts: Facts) -> Check:
+    return Check(
+        "It was judged on examples that were not fitted.",
+        "No: there were too few examples to hold any out." if facts.is_fitted else "Yes.",
+        not facts.is_fitted,
+        "Compress again with more examples, so that some can be held out.",
+    )
+
+
+def _classes(facts: Facts) -> Iterator[Check]:
+    """Yield whether some class changed significantly more often than all classes together."""
+    assert facts.judged is not None
+    rows = facts.judged.get("classes") or []
+    if len(rows) < 2 or facts.judged["decisions"] != facts.judged["examples"]:
+        return  # decisions of one example depend on each other
+    total = sum(row["count"] for row in rows)
+    overall = sum(row["count"] * row["agreement"] for row in rows) / max(total, 1)
+    suffering = [
+        str(row["label"])
+        for row in rows
+        if _tail(round(row["count"] * row["agreement"]), row["count"], overall)
+        < _CHANCE / len(rows)
+    ]
+    named = ", ".join(suffering[:5]) + (", ..." if len(suffering) > 5 else "")
+    yield Check(
+        "No class changed significantly more often than the others.",
+        f"More often: {plural(len(suffering), 'class', 'classes')} ({named})."
+        if suffering
+        else f"{plural(len(rows), 'class', 'classes')}, none more often than chance explains.",
+        not suffering,
+        f"Look at the decisions about {named}, and calibrate on more examples of them.",
+    )
+
+
+def _tail(same: int, number: int, share: float) -> float:
+    """Return the probability of at most this many equal decisions, if each is equal by `share`."""
+    if share >= 1 or same >= number:
+        return 1.0
+    if share <= 0:
+        return 1.0
+    logs = [
+        math.lgamma(number + 1) - math.lgamma(k + 1) - math.lgamma(number - k + 1)
+        + k * math.log(share) + (number - k) * math.log1p(-share)
+        for k in range(same + 1)
+    ]  # fmt: skip
+    return min(1.0, math.fsum(math.exp(value) for value in logs))
+
+
+def _time(facts: Facts) -> Iterator[Check]:
+    if facts.time_ratio is None:
+        return
+    yield Check(
+        "It runs faster than the original.",
+        f"{percent(facts.time_ratio, 0)} of the original's run time.",
+        facts.time_ratio < 1,
+        "It is not faster here. Widths that are multiples of 8 or 16 (--round-to) suit many "
+        "devices better, or ask for a run time with --latency.",
+    )
+
+
+def _surgery(facts: Facts) -> Check:
+    return Check(
+        "The surgery is exact: the projection identity holds.",
+        f"Yes{difference(facts.record['proof'])}.",
+        True,
+    )
+
+
+def _warnings(facts: Facts) -> list[str]:
+    return [str(warning) for warning in facts.extra.get("warnings") or []]
+
+
+def _warned(facts: Facts) -> Check:
+    found = _warnings(facts)
+    held_out = facts.record["agreement"] or {}
+    if looks_memorized(held_out.get("confidence")):
+        found.append(
+            "the original is nearly certain of every calibration example, as networks are of "
+            "their training data, so agreement is too optimistic"
+        )
+    return Check(
+        "There were no warnings.",
+        " ".join(f"{text[:1].upper()}{text[1:]}." for text in found) if found else "None.",
+        not found,
+        "Act on the warnings: they name the spaces, and what to change.",
+    )

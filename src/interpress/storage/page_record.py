@@ -1,0 +1,171 @@
+"""What `plan.json` holds for the report alone: hashes, costs, and the predicted trade-off."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from torch import nn
+
+from interpress.method import METHODS, Method
+from interpress.pipeline.options import Options
+from interpress.pipeline.outcome import Outcome
+from interpress.spaces.batching import captured_examples
+from interpress.storage.architecture import digest_of
+from interpress.storage.evidence import finite
+
+_BUILT_BY = ("exclude", "kind", "output", "mask", "forward", "memory", "device", "lowrank")
+"""Options that are named if they differ from their defaults."""
+_LIMITS = ("round_to", "min_width", "same_widths")
+
+
+def page_record(outcome: Outcome, *, measure: bool) -> dict[str, Any]:
+    """Return everything that the page shows and no other part of the plan says.
+
+    `measure` adds what differs between two runs, or takes time: run time and memory, the hash of
+    the data, the date.
+    """
+    run = outcome.run_cost if measure else None
+    record: dict[str, Any] = {
+        "model": _model(outcome.original),
+        "call": outcome.options.command or call_of(outcome.options, outcome.seed),
+        "digests": {
+            "original": digest_of(outcome.original),
+            "smaller": digest_of(outcome.model),
+        },
+        "data": _data(outcome, measure),
+        "bytes": [tensor_bytes(outcome.original), tensor_bytes(outcome.model)],
+        "activation_bytes": [outcome.before.activation_bytes, outcome.after.activation_bytes],
+        "run": None if run is None else run.record(),
+        "latency": outcome.measured_latency,
+        "frozen": [asdict(share) for share in outcome.spaces.frozen_shares()],
+        "curve": curve_record(outcome),
+        "widths": [
+            {
+                "name": space.name, "before": space.size,
+                "after": outcome.widths.get(space.name, space.size),
+                "frozen": space.frozen is not None,
+            }
+            for space in outcome.spaces
+        ],
+        "thin": _thin(outcome),
+        "warnings": list(outcome.network.warnings),
+        "made": {
+            "Python": platform.python_version(),
+            "machine": f"{platform.system()} {platform.machine()}",
+            **({"date": datetime.date.today().isoformat()} if measure else {}),
+        },
+    }  # fmt: skip
+    return finite(record)
+
+
+def _model(original: nn.Module) -> dict[str, str]:
+    return {
+        "name": type(original).__name__,
+        "source": str(getattr(original, "name_or_path", "") or ""),
+    }
+
+
+def tensor_bytes(model: nn.Module) -> int:
+    """Return the bytes of all parameters and buffers; shared ones count once."""
+    return sum(
+        tensor.numel() * tensor.element_size() for tensor in [*model.parameters(), *model.buffers()]
+    )
+
+
+def call_of(options: Options, seed: int) -> str:
+    """Return the call of `interpress.compress` that these options stand for."""
+    defaults, method = Options(), options.method
+    parts = [] if options.budget is None else [f"{options.budget.kind}={options.budget.value:g}"]
+    if method != METHODS["preserve"]:
+        parts.append(f"method={_method_text(method)}")
+    for source, usual, names in (
+        (options, defaults, _BUILT_BY),
+        (options.limits, defaults.limits, _LIMITS),
+    ):
+        for name in names:
+            value = getattr(source, name)
+            if value != getattr(usual, name):
+                shown = getattr(value, "__name__", "...") if callable(value) else repr(value)
+                parts.append(f"{name}={shown}")
+    if options.distill is not None:
+        parts.append("distill=True")
+    return f"interpress.compress(model, data, {', '.join([*parts, f'seed={seed}'])})"
+
+
+def _method_text(method: Method) -> str:
+    if method.name in METHODS:
+        return repr(method.name)
+    changed = [
+        f"{part.name}={getattr(method, part.name)!r}"
+        for part in fields(method)
+        if getattr(method, part.name) != part.default
+    ]
+    return f"Method({', '.join(changed)})"
+
+
+def _data(outcome: Outcome, measure: bool) -> dict[str, Any]:
+    """Return how many examples there were, and hashes of them; no example."""
+    data, study = outcome.study.data, outcome.study
+    example = study.spaces.program.example
+    inputs = [
+        f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape[1:])}"
+        for tensor in example.tensors()
+        if tensor.ndim
+    ]
+    held = outcome.agreement is not None and data is not None and data.holds_out
+    return {
+        "fitted": study.statistics.examples,
+        "held_out": outcome.agreement.examples if held and outcome.agreement else 0,
+        "fingerprint": study.statistics.data,
+        "sha256": data.digest() if data is not None and measure else None,
+        "inputs": inputs,
+        "captured": captured_examples(outcome.spaces),
+    }
+
+
+def curve_record(outcome: Outcome) -> dict[str, Any]:
+    """Return the predicted trade-off: costs, noise, widths and errors at every point.
+
+    `noise` is the predicted noise-to-signal ratio of the whole network, relative to this result's.
+    """
+    errors = {name: order.errors.clamp(min=0).sqrt() for name, order in outcome.orders.items()}
+    points, names = outcome.curve, [row.name for row in outcome.plan]
+    here = max(noise(outcome, outcome.widths), 1e-9)
+    return {
+        "points": [
+            {
+                "flops": point.flops,
+                "params": point.params,
+                "noise": noise(outcome, point.widths) / here,
+                "widths": [point.widths[name] for name in names],
+                "errors": [round(float(errors[n][point.widths[n]]), 5) for n in names],
+            }
+            for point in points
+        ],
+        "at": min(range(len(points)), key=lambda i: abs(points[i].flops - outcome.point.flops)),
+    }
+
+
+def noise(outcome: Outcome, widths: Mapping[str, int]) -> float:
+    """Return the predicted noise-to-signal ratio of the errors of all spaces together."""
+    shares = [
+        float(outcome.orders[name].errors[width].clamp(0, 0.999)) for name, width in widths.items()
+    ]
+    return math.sqrt(sum(share / (1 - share) for share in shares))
+
+
+def _thin(outcome: Outcome) -> list[dict[str, Any]]:
+    """Return the layers that became two."""
+    low_rank = outcome.network.low_rank
+    return [
+        {
+            "name": pair.name, "inputs": pair.inputs, "outputs": pair.outputs,
+            "rank": pair.rank, "share": pair.share,
+        }
+        for pair in (() if low_rank is None else low_rank.pairs)
+    ]  # fmt: skip

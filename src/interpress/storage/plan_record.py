@@ -1,0 +1,92 @@
+"""What `plan.json` says about a result, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from interpress._version import __version__
+from interpress.distillation.run import Distilled
+from interpress.evaluation.tally import Agreement
+from interpress.files.tensor_file import FORMAT_VERSION
+from interpress.graph.digest import weights_digest
+from interpress.graph.example import Example
+from interpress.pipeline.outcome import Outcome
+from interpress.storage.architecture import architecture_of, digest_of
+from interpress.storage.evidence import evidence
+from interpress.storage.example_description import describe
+from interpress.storage.fingerprint import fingerprint
+from interpress.storage.page_record import page_record
+from interpress.storage.ranks import with_ranks
+from interpress.storage.sizes import changed_sizes
+
+KIND = "compressed-network"
+
+
+def plan_record(
+    outcome: Outcome, evaluation: Agreement | None = None, *, measure: bool = False
+) -> dict[str, Any]:
+    """Return the plan as it is written to `plan.json`.
+
+    `evaluation` is agreement on data that interpress has not seen. `measure` adds what a page needs
+    besides: run time, memory, a hash of the data and the date.
+    """
+    distilled, low_rank = outcome.network.distillation, outcome.network.low_rank
+    return {
+        "interpress": KIND,
+        "version": FORMAT_VERSION,
+        "versions": _versions(),
+        "asked": {"budget": outcome.budget.kind, "value": outcome.budget.value, **_judged(outcome)},
+        "method": {"name": outcome.method.name, **asdict(outcome.method)},
+        "seed": outcome.seed,
+        "preprocessing": outcome.options.preprocessing,
+        "flops": [outcome.before.flops, outcome.after.flops],
+        "parameters": [outcome.before.parameters, outcome.after.parameters],
+        "agreement": evidence(
+            outcome.agreement, outcome.judged_on.removeprefix("on "), outcome.notes
+        ),
+        "refit_kept": outcome.network.refit_kept,
+        "distilled": None if distilled is None else distilled.record(),
+        "proof": outcome.network.proof.difference,
+        "onnx": None if outcome.onnx is None else asdict(outcome.onnx),
+        "plan": [asdict(row) for row in outcome.plan],
+        "frozen": {space.name: space.frozen for space in outcome.spaces.frozen},
+        "original": {**architecture_of(outcome.original), "weights": digest_of(outcome.original)},
+        "low_rank": None if low_rank is None else low_rank.record(),
+        "part": None if outcome.part is None else outcome.part.name,
+        "sizes": changed_sizes(with_ranks(outcome.original, outcome.ranks), outcome.model),
+        "output": fingerprint(outcome.network.model, describe(outcome.spaces.program.example)),
+        "evaluation": evidence(evaluation, "evaluation data", outcome.notes),
+        "report": page_record(outcome, measure=measure),
+    }
+
+
+def distilled_record(
+    record: Mapping[str, Any], distilled: Distilled, example: Example
+) -> dict[str, Any]:
+    """Return the plan of a result with the evidence of a distillation that followed."""
+    changed = {key: value for key, value in record.items() if key != "evaluation"}
+    changed["versions"] = _versions()
+    if "report" in record:
+        digests = {**record["report"]["digests"], "smaller": weights_digest(distilled.model)}
+        changed["report"] = {**record["report"], "digests": digests}
+    changed["distilled"] = distilled.distillation.record()
+    if distilled.agreement is not None:
+        notes = [*(record["agreement"] or {}).get("notes", []), str(distilled.distillation)]
+        changed["agreement"] = evidence(distilled.agreement, "held-out examples", notes)
+    changed["output"] = fingerprint(distilled.model, describe(example))
+    return changed
+
+
+def _versions() -> dict[str, str]:
+    return {"interpress": __version__, "torch": str(torch.__version__)}
+
+
+def _judged(outcome: Outcome) -> dict[str, Any]:
+    """Return the `kind=` and `output=` that were given; a function cannot be saved."""
+    output = outcome.options.output
+    saved = "a function, which cannot be saved" if callable(output) else output
+    return {"kind": outcome.options.kind, "output": saved}

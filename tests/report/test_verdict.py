@@ -1,0 +1,119 @@
+"""The verdict follows from the rules that the page prints."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import binom
+
+from interpress.evaluation.tally import wilson
+from interpress.report.facts import Facts
+from interpress.report.verdict import _examples_needed, _tail, verdict_of
+from interpress.storage.result_folder import read_plan
+
+
+@pytest.fixture
+def record(folder: Path) -> dict[str, Any]:
+    return copy.deepcopy(read_plan(folder))
+
+
+def failed(record: dict[str, Any]) -> list[str]:
+    return [check.rule for check in verdict_of(Facts(record)).checks if not check.passed]
+
+
+def judged(record: dict[str, Any], share: float, examples: int) -> None:
+    record["evaluation"] |= {
+        "agreement": share, "examples": examples, "decisions": examples,
+        "interval": list(wilson(share * examples, examples)), "classes": [],
+    }  # fmt: skip
+
+
+def test_everything_passes(record: dict[str, Any]) -> None:
+    record["report"]["run"]["seconds"] = [1.0, 0.5]
+    assert verdict_of(Facts(record)).level == "ship"
+    assert failed(record) == []
+
+
+def test_held_out_examples_alone_ask_for_one_more_measurement(record: dict[str, Any]) -> None:
+    record["report"]["run"]["seconds"] = [1.0, 0.5]
+    judged(record, 1.0, 500)
+    record["agreement"] |= {**record.pop("evaluation"), "on": "held-out examples"}
+    verdict = verdict_of(Facts(record))
+    assert verdict.level == "confirm"
+    assert any("data that interpress has not seen" in sentence for sentence in verdict.to_do)
+
+
+def test_the_worse_end_of_the_interval_counts(record: dict[str, Any]) -> None:
+    judged(record, 1.0, 60)  # nothing changed, but 60 examples cannot show 95 %
+    verdict = verdict_of(Facts(record))
+    assert verdict.level == "look"
+    assert "Judge it on more examples" in verdict.to_do[0]
+    judged(record, 1.0, 80)
+    assert verdict_of(Facts(record)).level != "look"
+    judged(record, 0.9, 10_000)
+    assert "Keep more of the network" in verdict_of(Facts(record)).to_do[0]
+
+
+def test_the_users_own_limit_comes_first(record: dict[str, Any]) -> None:
+    judged(record, 0.96, 10_000)
+    assert not any("decisions change" in rule for rule in failed(record))
+    record["asked"] = {"budget": "agreement", "value": 0.99}
+    assert any(rule.startswith("At most 1.00") for rule in failed(record))
+    record["asked"] = {"budget": "agreement", "value": 0.9}
+    judged(record, 0.93, 10_000)
+    assert not any("decisions change" in rule for rule in failed(record))
+
+
+def test_a_class_that_suffers_is_named(record: dict[str, Any]) -> None:
+    rows = [
+        {"label": k, "count": 200, "agreement": 0.99, "accuracy_before": None} for k in range(9)
+    ]
+    judged(record, 0.982, 2000)
+    record["evaluation"]["classes"] = [*rows, {**rows[0], "label": 9, "agreement": 0.9}]
+    found = [check for check in verdict_of(Facts(record)).checks if "No class" in check.rule]
+    assert "1 class (9)" in found[0].found
+    record["evaluation"]["classes"] = rows
+    assert not any("No class" in rule for rule in failed(record))
+
+
+def test_slower_warned_memorised_or_ruined(record: dict[str, Any]) -> None:
+    record["report"]["run"]["seconds"] = [1.0, 1.1]
+    assert failed(record) == ["It runs faster than the original."]
+    record["report"]["run"]["seconds"] = [1.0, 0.9]
+    record["report"]["warnings"] = ["the examples say too little about 'features.0'"]
+    assert failed(record) == ["There were no warnings."]
+    record["report"]["warnings"] = []
+    record["agreement"]["confidence"] = 0.999
+    assert failed(record) == ["There were no warnings."]
+    record["report"]["warnings"] = ["the smaller network is of no use: it guesses"]
+    assert verdict_of(Facts(record)).level == "stop"
+
+
+def test_a_language_model_is_judged_by_its_perplexity(record: dict[str, Any]) -> None:
+    tokens = {"tokens": 900, "perplexity": [20.0, 20.5], "top5": 0.9, "unigram": 300.0}
+    record["evaluation"] |= {"tokens": tokens, "examples": 12, "decisions": 912, "classes": []}
+    record["report"]["run"]["seconds"] = [1.0, 0.5]
+    assert failed(record) == []
+    tokens["perplexity"] = [20.0, 21.5]
+    assert failed(record) == ["The perplexity is at most 1.05 times that of the original."]
+    tokens |= {"perplexity": [400.0, 400.0]}
+    assert "better than the frequencies" in failed(record)[0]
+
+
+def test_the_number_of_examples_is_enough_and_hardly_more() -> None:
+    for share, limit in ((1.0, 0.05), (0.99, 0.05), (1.0, 0.01)):
+        needed = _examples_needed(share, limit)
+        assert needed is not None
+        assert 1 - wilson(share * needed, needed)[0] <= limit
+        fewer = int(0.8 * needed)
+        assert 1 - wilson(share * fewer, fewer)[0] > limit
+    assert _examples_needed(0.95, 0.05) is None
+
+
+def test_the_tail_is_that_of_the_binomial_distribution() -> None:
+    for same, number, share in ((180, 200, 0.98), (0, 3, 0.5), (7, 10, 0.7)):
+        assert _tail(same, number, share) == pytest.approx(binom.cdf(same, number, share))
+    assert _tail(5, 5, 0.9) == 1.0
