@@ -25,7 +25,7 @@ from interpress.cli.timm_models import PREFIX, add_pruned
 from interpress.distillation.options import MINUTES
 from interpress.errors import ArgumentError, StorageError
 from interpress.parallel.processes import process_group
-from interpress.storage.result_folder import PAGE, checked_target
+from interpress.storage.result_folder import PAGE, checked_target, read_plan
 
 
 def compress(
@@ -114,6 +114,11 @@ def _compressed(
 def _say(result: interpress.Result, options: CompressOptions, remark: str) -> None:
     """Print what came out, and where it is."""
     print(result.summary())
+    if evaluated := read_plan(options.out).get("evaluation"):
+        print(f"on {evaluated['on']}: {evaluated['text']}")
+        if evaluated["accuracy"] is not None:
+            before, after = evaluated["accuracy"]
+            print(f"accuracy {before:.2%} before, {after:.2%} after")
     if result.onnx is not None:
         print(result.onnx)
     print(f"Saved to {options.out}; open {options.out / PAGE} in a browser", flush=True)
@@ -148,6 +153,7 @@ def _result_record(result: interpress.Result, folder: Path) -> dict[str, Any]:
         "params": result.params,
         "latency": result.latency,
         "agreement": None if agreement is None else agreement_record(agreement),
+        "evaluation": read_plan(folder).get("evaluation"),
         "onnx": None if result.onnx is None else asdict(result.onnx),
         "widths": dict(result.widths),
         "ranks": dict(result.ranks),

@@ -191,10 +191,9 @@ def frozen(facts: Facts) -> str:
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         rows.append(
             (
-                escape(group["family"]),
+                _reason(group),
                 percent(group["flops"]),
                 ", ".join(names[:_MOST_NAMED]) + more,
-                "" if group["reason"] == group["family"] else escape(group["reason"]),
                 escape(group["remedy"]),
             )
         )
@@ -206,7 +205,7 @@ def frozen(facts: Facts) -> str:
     )
     found = (
         table(
-            ("reason", "share of FLOPs", "spaces", "the first says", "what you can do"),
+            ("reason", "FLOPs", "spaces", "what you can do"),
             rows,
             kind="text",
         )
@@ -218,6 +217,12 @@ def frozen(facts: Facts) -> str:
         listed = ", ".join(map(escape, facts.whole))
         whole = paragraph(f"Could shrink, and stayed whole for this budget: {listed}.")
     return section("frozen", "What was left alone, and why", paragraph(note, "soft"), found, whole)
+
+
+def _reason(group: Mapping[str, Any]) -> str:
+    """Return a family of reasons, and below it the words of its first space."""
+    family, reason = escape(group["family"]), escape(group["reason"])
+    return family if reason == family else f'{family}<br><span class="soft">{reason}</span>'
 
 
 def thin(facts: Facts) -> str:
