@@ -29,7 +29,9 @@ def batches() -> list[Tensor]:
 def test_a_model_that_cannot_be_captured_names_its_largest_part(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(CaptureError, match=r"compress only the largest part without it: part='backbone'"):
+    with pytest.raises(
+        CaptureError, match=r"compress only the largest part without it: part='backbone'"
+    ):
         interpress.compress(detector(), batches(), flops=0.6, **QUICK)
     assert capfd.readouterr().err == ""  # torch.export prints the graph that it cannot finish
 
