@@ -11,10 +11,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "interpress"
 ORDER = """
-    _version errors checks parallel progress registry tables files linalg graph onnx_files labels
-    ops spaces surgery dryrun pretrained data evaluation distillation calibration selection
-    allocation method refit lowrank network budgets pipeline storage report result analysis api
-    extend theory demo __init__ cli __main__
+    _version errors checks parallel progress registry tables files linalg graph onnx_files
+    exported_programs formats labels ops spaces surgery dryrun pretrained data evaluation
+    distillation calibration selection allocation method refit lowrank network budgets pipeline
+    storage report result analysis api extend theory demo __init__ cli __main__
 """.split()  # noqa: SIM905
 FILES = sorted(ROOT.rglob("*.py"))
 TREES = {file.relative_to(ROOT): ast.parse(file.read_text(encoding="utf-8")) for file in FILES}

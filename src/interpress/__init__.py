@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from interpress.evaluation.memorized import MemorizedWarning as MemorizedWarning
     from interpress.evaluation.output_errors import OtherOutput as OtherOutput
     from interpress.evaluation.tally import Agreement as Agreement
+    from interpress.exported_programs.read import read_exported as read_exported
     from interpress.linalg import Interpolation as Interpolation
     from interpress.linalg import interpolative_decomposition as interpolative_decomposition
     from interpress.method import METHODS as METHODS
@@ -70,6 +71,7 @@ _HOMES = {
     "find_spaces": "dryrun.find",
     "interpolative_decomposition": "linalg",
     "load": "storage.result_folder",
+    "read_exported": "exported_programs.read",
     "read_onnx": "onnx_files.read",
     "shrink": "surgery.shrink",
 }

@@ -6,8 +6,6 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from torch import nn
-
 from interpress.allocation.by_block import order_and_measure
 from interpress.allocation.curve import Point, trade_off
 from interpress.allocation.effects import Effects, measure_effects
@@ -23,6 +21,7 @@ from interpress.errors import ArgumentError
 from interpress.evaluation.memorized import warn_if_memorized
 from interpress.evaluation.output_meaning import Output
 from interpress.files.checkpoint import Checkpoint
+from interpress.formats.network_formats import as_network
 from interpress.graph.model_state import untouched
 from interpress.method import Method, as_method
 from interpress.parallel.processes import Processes, check_same_widths
@@ -169,7 +168,7 @@ class Analysis:
     def load(
         cls,
         path: str | os.PathLike[str],
-        model: nn.Module,
+        model: Any,
         data: Any = None,
         *,
         forward: Forward | None = None,
@@ -191,7 +190,7 @@ class Analysis:
             forward=forward, output=output, mask=mask, memory=memory,
             preprocessing=as_preprocessing(preprocessing),
         )  # fmt: skip
-        study, effects = load_analysis(path, model, data, options)
+        study, effects = load_analysis(path, as_network(model), data, options)
         meaning = study.meaning
         options = replace(options, seed=study.seed, kind=meaning.kind, output=meaning.output)
         analysis = cls(study, options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import nn
@@ -20,11 +20,11 @@ from interpress.distillation.inputs import Augment
 from interpress.distillation.options import DistillOptions
 from interpress.distillation.run import Distilled
 from interpress.evaluation.output_meaning import AUTO, Output
+from interpress.formats.network_formats import as_network
 from interpress.graph.dispatched import without_dispatch
 from interpress.graph.model_state import untouched, unwrap
 from interpress.method import Method
 from interpress.onnx_files.compare import check_reading
-from interpress.onnx_files.read import is_onnx, read_onnx
 from interpress.parallel.processes import Processes
 from interpress.pipeline.distilling import distill_pair
 from interpress.pipeline.options import Options, as_device, as_folder, as_patterns
@@ -32,9 +32,15 @@ from interpress.pipeline.steps import find, measure, read_data
 from interpress.progress import display
 from interpress.result import Result
 
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+Model: TypeAlias = "nn.Module | str | os.PathLike[str] | ExportedProgram"
+"""A network; a file that holds one, by its path; or an exported program."""
+
 
 def analyze(
-    model: nn.Module | str | os.PathLike[str],
+    model: Model,
     data: Any,
     *,
     exclude: Sequence[str] = (),
@@ -63,12 +69,11 @@ def analyze(
             patches=patches, memory=memory, device=as_device(device),
             preprocessing=as_preprocessing(preprocessing), seed=seed, progress=progress,
         )  # fmt: skip
-        options = options.of_part(_whole(model), part)
-        return _analyzed(model, _tokens(data, tokenizer), options)
+        return _analyzed(model, _tokens(data, tokenizer), options, part)
 
 
 def compress(
-    model: nn.Module | str | os.PathLike[str],
+    model: Model,
     data: Any,
     *,
     method: str | Method = "preserve",
@@ -98,7 +103,8 @@ def compress(
     `perplexity` (to hold on held-out examples), or `error` (per layer, relative, certified).
 
     Args:
-        model: The trained network, or the path of an ONNX file. It is left as it was.
+        model: The trained network, an exported program, or the path of a `.pt2` or ONNX file. It is
+            left as it was.
         data: Unlabelled inputs: a tensor, a DataLoader, or an iterable of tensors, dicts or tuples
             (inputs first, labels ignored). One in five is held out, never fitted.
         method: "preserve", "iterative-id", "constant-id", or an `interpress.Method`.
@@ -125,13 +131,14 @@ def compress(
             distill=DistillOptions.from_argument(distill), lowrank=lowrank, seed=seed,
             preprocessing=as_preprocessing(preprocessing))  # fmt: skip
         limits = WidthLimits(round_to, min_width, same_widths)
-        asked = options.asking(budget, method, limits, progress).of_part(_whole(model), part)
-        return _analyzed(model, _tokens(data, tokenizer), asked).answer(asked)
+        asked = options.asking(budget, method, limits, progress)
+        analysis = _analyzed(model, _tokens(data, tokenizer), asked, part)
+        return analysis.answer(analysis.options)
 
 
 def distill(
-    model: nn.Module,
-    smaller: nn.Module,
+    model: Model,
+    smaller: Model,
     data: Any,
     *,
     minutes: float | None = None,
@@ -160,7 +167,7 @@ def distill(
         options = Options(forward=forward, kind=kind, output=output, mask=mask,
             device=as_device(device), checkpoint=as_folder(checkpoint), seed=seed,
             progress=progress)  # fmt: skip
-        original, student = (without_dispatch(unwrap(network)) for network in (model, smaller))
+        original, student = (_whole(network) for network in (model, smaller))
         return distill_pair(original, student, _tokens(data, tokenizer), asked, options)
 
 
@@ -170,12 +177,14 @@ def _tokens(data: Any, tokenizer: Any) -> Any:
 
 def _whole(model: Any) -> nn.Module:
     """Return a model without wrappers; a file is read."""
-    return without_dispatch(unwrap(read_onnx(model) if is_onnx(model) else model))
+    return without_dispatch(unwrap(as_network(model)))
 
 
-def _analyzed(model: Any, data: Any, options: Options) -> Analysis:
+def _analyzed(model: Any, data: Any, options: Options, part: str | None) -> Analysis:
     processes = Processes()
-    network = _whole(model) if options.part is None else options.part.module
+    whole = _whole(model)
+    options = options.of_part(whole, part)
+    network = whole if options.part is None else options.part.module
     if not processes.is_first:
         options = replace(options, progress=False)
     with untouched(network):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interpress.checks import is_whole
 from interpress.data.texts import tokenized
@@ -12,6 +12,7 @@ from interpress.distillation.inputs import Augment
 from interpress.distillation.options import DistillOptions
 from interpress.errors import ArgumentError
 from interpress.evaluation.token_speed import TokenSpeed, token_speed
+from interpress.exported_programs.write import save_exported, smaller_program
 from interpress.files.tensor_file import save_text
 from interpress.onnx_files.write import save_onnx
 from interpress.parallel.processes import Processes
@@ -26,6 +27,9 @@ from interpress.storage.plan_record import plan_record
 from interpress.storage.pretrained_folder import save_pretrained
 from interpress.storage.result_folder import save_result
 from interpress.storage.timm_folder import save_timm
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 
 class Result(Outcome):
@@ -128,6 +132,21 @@ class Result(Outcome):
         """
         if Processes().is_first:
             save_onnx(self.original, self.model, path, overwrite)
+
+    def exported_program(self) -> ExportedProgram:
+        """Return the smaller network as a program, if the original was an exported program.
+
+        Names, inputs, outputs and free sizes are those of the original program.
+        """
+        return smaller_program(self.original, self.model)
+
+    def save_exported(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the smaller network as a `.pt2` file, if the original was an exported program.
+
+        `torch.export.load` reads it. Of several processes, only the first writes.
+        """
+        if Processes().is_first:
+            save_exported(self.original, self.model, path, overwrite)
 
     def save_timm(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write `pruned.txt` and weights, from which timm rebuilds the network on its own.

@@ -19,7 +19,7 @@ from interpress.cli.failing import warn
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.timm_models import PREFIX, timm_model
 from interpress.errors import ArgumentError, DataError, StorageError
-from interpress.onnx_files.read import read_onnx
+from interpress.formats.network_formats import as_network, is_network_file
 
 _LISTED = 6  # names of a module that an error lists
 
@@ -31,8 +31,8 @@ def load_model(options: ModelOptions, *, warn_if_untrained: bool = True) -> nn.M
     """
     device = checked_device(options.device)
     folder = Path(options.name)
-    if folder.suffix == ".onnx":
-        model = _from_onnx(options)
+    if is_network_file(folder):
+        model = _from_file(options)
     elif options.name.startswith(PREFIX):
         model = timm_model(options, needs_weights=warn_if_untrained)
     elif folder.is_dir() or ":" not in options.name:
@@ -62,13 +62,14 @@ def checked_device(name: str, flag: str = "--device") -> torch.device:
     return device
 
 
-def _from_onnx(options: ModelOptions) -> nn.Module:
+def _from_file(options: ModelOptions) -> nn.Module:
     if options.arguments or options.weights is not None:
         raise ArgumentError(
-            "--model-arg and --weights are for a function that builds the network, not for an ONNX "
-            "file, which has its weights; leave them out"
+            "--model-arg and --weights are for a function that builds the network, not for a file "
+            "that holds the network with its weights; leave them out"
         )
-    return read_onnx(options.name)
+    model: nn.Module = as_network(options.name)
+    return model
 
 
 def _from_function(options: ModelOptions) -> nn.Module:
@@ -77,7 +78,7 @@ def _from_function(options: ModelOptions) -> nn.Module:
     if not separator or not module_name or not function_name:
         raise ArgumentError(
             f"{name!r} does not name a model; give package.module:function, file.py:function, "
-            "timm:NAME, an ONNX file or a Hugging Face model folder"
+            "timm:NAME, an ONNX or .pt2 file, or a Hugging Face model folder"
         )
     function = _find_function(module_name, function_name)
     try:
@@ -164,7 +165,7 @@ def _from_hugging_face(options: ModelOptions) -> nn.Module:
             raise ArgumentError(
                 f"{folder!r} does not name a model: it is no folder, and no model of this name is "
                 "in the cache of Hugging Face; give package.module:function, file.py:function, "
-                "timm:NAME, an ONNX file or a Hugging Face model folder"
+                "timm:NAME, an ONNX or .pt2 file, or a Hugging Face model folder"
             ) from error
         line = next(iter(str(error).splitlines()), "")
         raise StorageError(

@@ -24,8 +24,8 @@ class ModelOptions:
         typer.Argument(
             metavar="MODEL",
             help="A function that returns the network, as package.module:function or "
-            "file.py:function; a model of timm, as timm:NAME; an ONNX file; or a Hugging Face "
-            "model: its folder, or its name if it is on this disk.",
+            "file.py:function; a model of timm, as timm:NAME; an ONNX or .pt2 file; or a Hugging "
+            "Face model: its folder, or its name if it is on this disk.",
             show_default=False,
         ),
     ]

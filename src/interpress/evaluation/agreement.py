@@ -16,6 +16,7 @@ from interpress.errors import DataError
 from interpress.evaluation.output_meaning import AUTO, Output, OutputMeaning, find_meaning
 from interpress.evaluation.outputs import flatten_output
 from interpress.evaluation.tally import Agreement, Tally
+from interpress.formats.network_formats import as_network
 from interpress.graph.capture import check_has_values
 from interpress.graph.example import Example
 from interpress.graph.model_state import evaluation, untouched, unwrap
@@ -23,8 +24,8 @@ from interpress.progress import display
 
 
 def agreement(
-    first: nn.Module,
-    second: nn.Module,
+    first: Any,
+    second: Any,
     data: Any,
     *,
     labels: Any = None,
@@ -36,9 +37,10 @@ def agreement(
 ) -> Agreement:
     """Compare what two networks decide on the same data.
 
-    `data` as for `compress`. Labels are taken from `(inputs, labels)` batches, from a `labels` key,
-    or from `labels=` (one per example, in order). A network without decisions (one number per
-    example, an image) gets `output_error`. `kind=` overrides what the shape of the output suggests:
+    A network may also be an exported program, or the path of a `.pt2` or ONNX file. `data` as for
+    `compress`. Labels are taken from `(inputs, labels)` batches, from a `labels` key, or from
+    `labels=` (one per example, in order). A network without decisions (one number per example, an
+    image) gets `output_error`. `kind=` overrides what the shape of the output suggests:
     "classification" (scores along the last dim), "segmentation" (scores along dim 1), "binary" (the
     sign of one score), "decisions" (integers) or "regression".
 
@@ -51,7 +53,7 @@ def agreement(
     from a batch to a tensor (examples, positions). Default: its `attention_mask`, and labels of
     -100.
     """
-    networks = unwrap(first), unwrap(second)
+    networks = unwrap(as_network(first)), unwrap(as_network(second))
     for network in networks:
         check_has_values(network)
     sources = (

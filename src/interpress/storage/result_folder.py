@@ -28,6 +28,7 @@ from interpress.files.tensor_file import (
     source_path,
     target_path,
 )
+from interpress.formats.network_formats import FORMAT_FILES, as_network, write_in_format
 from interpress.graph.example import Example
 from interpress.graph.model_state import unwrap
 from interpress.pipeline.outcome import Outcome
@@ -39,7 +40,6 @@ from interpress.storage.architecture import (
     tensors_of,
 )
 from interpress.storage.fingerprint import matches
-from interpress.storage.native_files import NATIVE, write_native
 from interpress.storage.plan_record import KIND, distilled_record
 from interpress.storage.ranks import checked_ranks, with_ranks
 from interpress.storage.sizes import set_sizes
@@ -91,7 +91,7 @@ def _write(
     """Write the network, its plan and other files, by name."""
     text = json.dumps(record, indent=1)
     with replaced_folder(target) as temporary:
-        write_native(original, smaller, temporary)
+        write_in_format(original, smaller, temporary)
         (temporary / PLAN).write_text(text, encoding="utf-8")
         for name, content in others.items():
             (temporary / name).write_bytes(content)
@@ -114,7 +114,7 @@ def checked_target(
     if not above.is_dir():
         raise StorageError(f"{above} is a file, so {target} cannot be created; choose another")
     names = sorted(path.name for path in target.iterdir()) if target.exists() else []
-    known = (PLAN, WEIGHTS, PAGE, PRUNED, *NATIVE)
+    known = (PLAN, WEIGHTS, PAGE, PRUNED, *FORMAT_FILES)
     foreign = [name for name in names if name not in known]
     if foreign:
         raise StorageError(f"{target} also holds {foreign[0]!r}; move that away, or choose another")
@@ -126,14 +126,15 @@ def checked_target(
 def load(folder: str | os.PathLike[str], model: Any, *, check_weights: bool = False) -> nn.Module:
     """Turn a freshly built *original* architecture into the compressed network that was saved.
 
-    `model` is the original, or of a model of transformers its config or the folder it is in. Its
-    shapes must be the original's; its weights do not matter, since the folder holds those of the
-    smaller network. `check_weights=True` warns if they are not the ones that were compressed; use
-    it before the two networks are compared. The model is left as it was. Nothing is executed from
-    the files.
+    `model` is the original, the file that it was read from, or of a model of transformers its
+    config or the folder it is in. Its shapes must be the original's; its weights do not matter,
+    since the folder holds those of the smaller network. `check_weights=True` warns if they are not
+    the ones that were compressed; use it before the two networks are compared. The model is left as
+    it was. Nothing is executed from the files.
     """
     source = source_path(folder)
     record, tensors = _read(source)
+    model = as_network(model)
     network = unwrap(model if isinstance(model, nn.Module) else built_from(model))
     if check_weights and has_other_weights(record, network):
         warnings.warn(

@@ -1,0 +1,64 @@
+"""Read an exported program as an `fx.GraphModule` whose parameters have the program's names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from torch import fx
+from torch.export import ExportedProgram
+
+from interpress.errors import CaptureError
+from interpress.exported_programs.archive import load_program
+from interpress.exported_programs.batch import without_fixed_batch
+from interpress.exported_programs.source import ExportedSource, attach
+
+SUFFIX = ".pt2"
+_TRAINING = {"batch_norm": "training", "instance_norm": "use_input_stats", "dropout": "train"}
+"""Operators that compute something else in training, and the argument that says so."""
+
+
+def read_exported(program: ExportedProgram | str | os.PathLike[str]) -> fx.GraphModule:
+    """Return the network of a `torch.export.ExportedProgram`, or of a `.pt2` file.
+
+    It can be compressed like any other network; `Result.save_exported` writes the smaller one.
+    Nothing in a file is unpickled or run. A program that was exported for one batch size is read
+    for any, where that is right.
+    """
+    if isinstance(program, ExportedProgram):
+        source = ExportedSource(program, "the exported program")
+    else:
+        loaded, extra = load_program(program)
+        source = ExportedSource(loaded, str(program), extra)
+    _check_evaluates(source)
+    network = source.program.module(check_guards=False)
+    assert isinstance(network, fx.GraphModule)
+    network = without_fixed_batch(network, source.program)
+    attach(network, source)
+    return network
+
+
+def is_exported(model: Any) -> bool:
+    """Return whether `model` is an exported program, or the path of a `.pt2` file."""
+    if isinstance(model, str | os.PathLike):
+        return Path(model).suffix.lower() == SUFFIX
+    return isinstance(model, ExportedProgram)
+
+
+def _check_evaluates(source: ExportedSource) -> None:
+    """Refuse a program of a network in training mode, whose outputs depend on the batch."""
+    for node in source.program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if node.op != "call_function" or schema is None:
+            continue
+        operator = schema.name.rpartition("::")[2]
+        flag = next((flag for name, flag in _TRAINING.items() if name in operator), None)
+        names = [argument.name for argument in schema.arguments]
+        given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+        if flag is not None and given.get(flag) is True:
+            raise CaptureError(
+                f"{source.name} was exported in training mode ({node.name} has {flag}=True), so it "
+                "computes something else than the trained network; call model.eval() before "
+                "torch.export.export"
+            )

@@ -1,0 +1,63 @@
+"""Exported programs as networks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.exported_programs.networks import Convolutional, exported
+from torch import Tensor, nn
+from torch.export import export
+
+from interpress import CaptureError, find_spaces, read_exported
+from interpress.exported_programs.read import is_exported
+from interpress.exported_programs.source import exported_source
+
+
+def test_parameters_keep_their_names() -> None:
+    model = Convolutional()
+    program = exported(model, torch.randn(4, 3, 4, 4))
+    network = read_exported(program)
+    assert dict(network.named_parameters()).keys() == dict(model.named_parameters()).keys()
+    assert "scale" in dict(network.named_buffers())
+    source = exported_source(network)
+    assert source is not None
+    assert source.program is program
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(6), nn.Dropout(0.5), nn.InstanceNorm1d(6)])
+def test_training_mode_is_refused(layer: nn.Module) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.out = layer, nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = x[:, :, None].expand(-1, -1, 4) if isinstance(layer, nn.InstanceNorm1d) else x
+            h = self.layer(h)
+            return self.out(h.mean(2) if h.ndim == 3 else h)
+
+    x = torch.randn(4, 6)
+    program = export(Net().train(), (x,))
+    if isinstance(layer, nn.InstanceNorm1d):  # it always uses the statistics of the example
+        read_exported(program)
+        return
+    with pytest.raises(CaptureError, match=r"training mode.*model\.eval\(\)"):
+        read_exported(program)
+    read_exported(export(Net().eval(), (x,)))
+
+
+def test_what_is_an_exported_program() -> None:
+    assert is_exported("folder/model.PT2")
+    assert is_exported(exported(Convolutional(), torch.randn(4, 3, 4, 4)))
+    assert not is_exported("model.onnx")
+    assert not is_exported(Convolutional())
+
+
+def test_a_decomposed_program_has_the_same_spaces() -> None:
+    torch.manual_seed(0)
+    model, x = Convolutional().eval(), torch.randn(4, 3, 4, 4)
+    program = exported(model, x)
+    core = program.run_decompositions()
+    expected = {s.name: s.size for s in find_spaces(program, x).shrinkable}
+    assert {s.name: s.size for s in find_spaces(core, x).shrinkable} == expected
+    assert {"conv", "hidden"} <= expected.keys()
