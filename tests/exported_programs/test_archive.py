@@ -197,7 +197,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"cannot be read.*torch\.export\.save"):
         read_exported(path)
     torch.save({"x": torch.ones(2)}, path)
-    with pytest.raises(StorageError, match="is a pickle or a TorchScript archive"):
+    with pytest.raises(StorageError, match="is a pickle, a TorchScript archive"):
         read_exported(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("serialized_exported_program.json", "{}")

@@ -36,8 +36,8 @@ _HEADER = ("archive_format", "archive_version", "byteorder", ".data/version")
 _AGAIN = "load it with torch.export.load where you trust it, and save it again with this torch"
 _FOREIGN = {
     "serialized_exported_program.json": f"was pickled by an older torch; {_AGAIN}",
-    "data.pkl": "is a pickle or a TorchScript archive, not an exported program; write it with "
-    "torch.export.save",
+    "data.pkl": "is a pickle, a TorchScript archive or a truncated file, not an exported program; "
+    "write it again with torch.export.save",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from interpress.exported_programs.batch import without_fixed_batch
 from interpress.exported_programs.source import ExportedSource, attach
 
 SUFFIX = ".pt2"
-_TRAINING = {"batch_norm": "training", "instance_norm": "use_input_stats", "dropout": "train"}
+_TRAINING = {"batch_norm": "training", "dropout": "train"}
 """Operators that compute something else in training, and the argument that says so."""
 
 
@@ -34,9 +35,24 @@ def read_exported(program: ExportedProgram | str | os.PathLike[str]) -> fx.Graph
     _check_evaluates(source)
     network = source.program.module(check_guards=False)
     assert isinstance(network, fx.GraphModule)
+    _separate_sizes(network)
     network = without_fixed_batch(network, source.program)
     attach(network, source)
     return network
+
+
+def _separate_sizes(network: fx.GraphModule) -> None:
+    """Give every use of a computed size a node of its own.
+
+    `run_decompositions` computes a size such as `batch * 4` once for the whole network. The 4 can
+    be the heads of one layer and the groups of another, which shrink separately.
+    """
+    graph = network.graph
+    for node in reversed(list(graph.nodes)):
+        for user in list(node.users)[1:] if node.target is operator.mul else ():
+            with graph.inserting_before(node):
+                user.replace_input_with(node, graph.node_copy(node))
+    network.recompile()
 
 
 def is_exported(model: Any) -> bool:

@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from interpress.errors import ArgumentError, CaptureError
 from interpress.graph.capturable_part import advice, without_printed_graphs
+from interpress.graph.composite_operators import as_composite
 from interpress.graph.example import Example
 from interpress.graph.flattened_products import as_linear_layers
 from interpress.graph.model_state import evaluation, unwrap
@@ -267,6 +268,7 @@ def _flatten(module: fx.GraphModule, model: nn.Module) -> list[fx.Node]:
     for node in reversed(list(flat.nodes)):
         if not node.users and "_assert_tensor_metadata" in str(node.target):
             flat.erase_node(node)
+    as_composite(flat)
     as_linear_layers(flat)
     used = {operand for node in flat.nodes for operand in node.all_input_nodes}
     return [node for node in flat.nodes if node.op != "get_attr" or node in used]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -65,7 +66,9 @@ def with_steps(model: nn.Module) -> Iterator[nn.Module]:
 
 def _twin(module: fx.GraphModule) -> fx.GraphModule:
     """Return a graph module over the same parameters, with a step for every node."""
-    graph = copy.deepcopy(module.graph)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's own, of its graph modules
+        graph = copy.deepcopy(module.graph)
     steps = nn.Module()
     for node in list(graph.nodes):
         if node.op == "call_module" and node.target == _GUARDS and not node.users:

@@ -91,8 +91,11 @@ class Tap:
         return operand.numel() // math.prod(operand.shape[dim] for dim in dims)
 
     def replaced(self, operand: Tensor, site: Site, kept: Tensor, T: Tensor) -> Tensor:
-        """Return the operand with `Z` replaced by `Z[:, kept] @ T`."""
-        original_shape = operand.shape
+        """Return the operand with `Z` replaced by `Z[:, kept] @ T`.
+
+        It has the memory layout of the operand, so that code that views it still can.
+        """
+        result = torch.empty_like(operand)
         operand, dims = _split_batch(operand, site)
         matrix = _as_matrix(operand, dims)
         places = site.positions.to(operand.device)
@@ -105,7 +108,7 @@ class Tap:
         order = [0] * operand.ndim
         for position, dim in enumerate([*row_dims, *dims]):
             order[dim] = position
-        return matrix.reshape(shape).permute(order).reshape(original_shape)
+        return result.copy_(matrix.reshape(shape).permute(order).reshape(result.shape))
 
 
 def _split_batch(operand: Tensor, site: Site) -> tuple[Tensor, tuple[int, ...]]:

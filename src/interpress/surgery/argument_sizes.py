@@ -23,10 +23,18 @@ def new_arguments(op: Op, lengths: NewLengths) -> New:
     return function(op, lengths) if function is not None and op.outputs else {}
 
 
+def gives_whole_shape(op: Op) -> bool:
+    """Return whether an argument of the operator is the whole shape of its output."""
+    return _FUNCTIONS.get(op.family) is _whole_shape and len(op.outputs) == 1
+
+
+def _shape_name(op: Op) -> str:
+    return "shape" if "shape" in op.arguments and "size" not in op.arguments else "size"
+
+
 def _whole_shape(op: Op, lengths: NewLengths) -> New:
     """A shape of the whole output: of views, and of operators that make tensors."""
-    value = op.outputs[0]
-    name = "shape" if "shape" in op.arguments and "size" not in op.arguments else "size"
+    value, name = op.outputs[0], _shape_name(op)
     sizes = op.get(name)
     if not isinstance(sizes, list | tuple) or len(sizes) != len(value.shape):
         return {}  # such as view(dtype)

@@ -20,6 +20,7 @@ from interpress.labels.trace import Op
 from interpress.surgery.argument_sizes import new_arguments
 from interpress.surgery.cut import Cut
 from interpress.surgery.new_lengths import NewLengths
+from interpress.surgery.size_factors import changed_factors
 
 Rewritten = dict[Origin, list[int]]
 """Per node, its integers after the cut, in the order in which they occur in its arguments."""
@@ -84,8 +85,13 @@ def _after(cut: Cut, modules: Mapping[str, fx.GraphModule]) -> Rewritten:
         (path, node.name): node for path, module in modules.items() for node in module.graph.nodes
     }
     pairs: dict[Origin, list[tuple[int, int]]] = {}
-    for origin, before_and_after in _integers_by_origin(cut):
-        pairs.setdefault(origin, []).extend(before_and_after)
+    lengths = NewLengths(cut)
+    for op in cut.spaces.trace.ops:
+        for origin, before_and_after in _integers_by_origin(op, lengths):
+            pairs.setdefault(origin, []).extend(before_and_after)
+        caller = nodes.get(op.node.meta.get("origin", ("", "")))
+        for product, change in changed_factors(op, caller, lengths) if caller else ():
+            pairs.setdefault((op.node.meta["origin"][0], product.name), []).append(change)
     return {
         origin: _matched(integers_of(nodes[origin]), changes)
         for origin, changes in pairs.items()
@@ -93,14 +99,14 @@ def _after(cut: Cut, modules: Mapping[str, fx.GraphModule]) -> Rewritten:
     }
 
 
-def _integers_by_origin(cut: Cut) -> Iterator[tuple[Origin, list[tuple[int, int]]]]:
-    """Yield, for every captured operator, its integers before and after the cut."""
-    lengths = NewLengths(cut)
-    for op in cut.spaces.trace.ops:
-        if "origin" in op.node.meta:
-            yield op.node.meta["origin"], _pairs(op, lengths)
-        if "flattened" in op.node.meta:
-            yield from _pairs_of_views(op, lengths)
+def _integers_by_origin(
+    op: Op, lengths: NewLengths
+) -> Iterator[tuple[Origin, list[tuple[int, int]]]]:
+    """Yield the integers of the nodes that a captured operator came from, before and after."""
+    if "origin" in op.node.meta:
+        yield op.node.meta["origin"], _pairs(op, lengths)
+    if "flattened" in op.node.meta:
+        yield from _pairs_of_views(op, lengths)
 
 
 def _pairs(op: Op, lengths: NewLengths) -> list[tuple[int, int]]:

@@ -17,8 +17,10 @@ class NewLengths:
 
     def after(self, value: Value, dim: int) -> int:
         """Return the length of a dim. One that depends on the batch size stays."""
-        if dim in value.varying:
-            return value.shape[dim]
+        return value.shape[dim] if dim in value.varying else self.with_batch(value, dim)
+
+    def with_batch(self, value: Value, dim: int) -> int:
+        """Return the length of a dim, for the batch size that was captured."""
         return self._spaces.cost.length(value, dim, self._shares)[0]
 
     def before(self, value: Value, dim: int, index: int) -> int:
