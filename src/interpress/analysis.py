@@ -83,8 +83,9 @@ class Analysis:
         )
         return self.answer(options.asking(budget, method, limits, progress))
 
-    def answer(self, options: Options) -> Result:
-        """Return the smaller network that checked options ask for."""
+    def answer(self, options: Options | None = None) -> Result:
+        """Return the smaller network that checked options ask for; by default those of `analyze`."""
+        options = self.options if options is None else options
         processes = Processes()
         with (
             processes.together(),

@@ -103,8 +103,7 @@ def compress(
     `perplexity` (to hold on held-out examples), or `error` (per layer, relative, certified).
 
     Args:
-        model: The trained network, an exported program, or the path of a `.pt2` or ONNX file. It is
-            left as it was.
+        model: The network, an exported program, or a `.pt2` or ONNX file. It is left as it was.
         data: Unlabelled inputs: a tensor, a DataLoader, or an iterable of tensors, dicts or tuples
             (inputs first, labels ignored). One in five is held out, never fitted.
         method: "preserve", "iterative-id", "constant-id", or an `interpress.Method`.
@@ -132,8 +131,7 @@ def compress(
             preprocessing=as_preprocessing(preprocessing))  # fmt: skip
         limits = WidthLimits(round_to, min_width, same_widths)
         asked = options.asking(budget, method, limits, progress)
-        analysis = _analyzed(model, _tokens(data, tokenizer), asked, part)
-        return analysis.answer(analysis.options)
+        return _analyzed(model, _tokens(data, tokenizer), asked, part).answer()
 
 
 def distill(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from tests.exported_programs.networks import Convolutional, exported
@@ -38,6 +40,15 @@ def test_instance_norms_always_use_the_statistics_of_the_example() -> None:
     assert torch.allclose(read_exported(exported(model, x))(x), model(x))
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # torch copies its own old classes
+def test_evaluation_is_the_only_mode() -> None:
+    network = copy.deepcopy(read_exported(exported(Convolutional(), torch.randn(4, 3, 4, 4))))
+    assert network.eval() is network
+    assert not network.training
+    with pytest.raises(NotImplementedError, match="without calling train"):
+        network.train()
+
+
 def test_what_is_an_exported_program() -> None:
     assert is_exported("folder/model.PT2")
     assert is_exported(exported(Convolutional(), torch.randn(4, 3, 4, 4)))
@@ -45,6 +56,7 @@ def test_what_is_an_exported_program() -> None:
     assert not is_exported(Convolutional())
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # torch's own, of run_decompositions
 def test_a_decomposed_program_has_the_same_spaces() -> None:
     torch.manual_seed(0)
     model, x = Convolutional().eval(), torch.randn(4, 3, 4, 4)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 import os
+import types
 from pathlib import Path
 from typing import Any
 
-from torch import fx
+from torch import fx, nn
 from torch.export import ExportedProgram
 
 from interpress.errors import CaptureError
@@ -35,10 +36,22 @@ def read_exported(program: ExportedProgram | str | os.PathLike[str]) -> fx.Graph
     _check_evaluates(source)
     network = source.program.module(check_guards=False)
     assert isinstance(network, fx.GraphModule)
+    vars(network).pop("eval", None)  # torch lets it raise
+    vars(network)["train"] = types.MethodType(_train, network)
     _separate_sizes(network)
     network = without_fixed_batch(network, source.program)
     attach(network, source)
     return network
+
+
+def _train(network: nn.Module, mode: bool = True) -> nn.Module:
+    """Switch to evaluation mode, which is the only one that a program has."""
+    if mode:
+        raise NotImplementedError(
+            "an exported program has the operators of evaluation mode only; take gradient steps "
+            "without calling train(), which keeps batch norms as they are and dropout off"
+        )
+    return nn.Module.train(network, False)
 
 
 def _separate_sizes(network: fx.GraphModule) -> None:
