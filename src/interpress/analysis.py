@@ -84,7 +84,7 @@ class Analysis:
         return self.answer(options.asking(budget, method, limits, progress))
 
     def answer(self, options: Options | None = None) -> Result:
-        """Return the smaller network that checked options ask for; by default those of `analyze`."""
+        """Return the smaller network that checked options, or those of `analyze`, ask for."""
         options = self.options if options is None else options
         processes = Processes()
         with (

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import operator
 import os
-import types
 from pathlib import Path
 from typing import Any
 
-from torch import fx, nn
+from torch import fx
 from torch.export import ExportedProgram
 
 from interpress.errors import CaptureError
@@ -26,7 +25,8 @@ def read_exported(program: ExportedProgram | str | os.PathLike[str]) -> fx.Graph
 
     It can be compressed like any other network; `Result.save_exported` writes the smaller one.
     Nothing in a file is unpickled or run. A program that was exported for one batch size is read
-    for any, where that is right.
+    for any, where that is right. The network computes the same in training mode, because the
+    operators of a program are those of evaluation.
     """
     if isinstance(program, ExportedProgram):
         source = ExportedSource(program, "the exported program")
@@ -36,22 +36,12 @@ def read_exported(program: ExportedProgram | str | os.PathLike[str]) -> fx.Graph
     _check_evaluates(source)
     network = source.program.module(check_guards=False)
     assert isinstance(network, fx.GraphModule)
-    vars(network).pop("eval", None)  # torch lets it raise
-    vars(network)["train"] = types.MethodType(_train, network)
+    for name in ("train", "eval"):  # torch lets them raise, and loses that in copies
+        vars(network).pop(name, None)
     _separate_sizes(network)
     network = without_fixed_batch(network, source.program)
     attach(network, source)
     return network
-
-
-def _train(network: nn.Module, mode: bool = True) -> nn.Module:
-    """Switch to evaluation mode, which is the only one that a program has."""
-    if mode:
-        raise NotImplementedError(
-            "an exported program has the operators of evaluation mode only; take gradient steps "
-            "without calling train(), which keeps batch norms as they are and dropout off"
-        )
-    return nn.Module.train(network, False)
 
 
 def _separate_sizes(network: fx.GraphModule) -> None:
