@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
-from tests.exported_programs.networks import Convolutional, exported
-from torch import nn
+from tests.exported_programs.networks import Convolutional, exported, saved
+from torch import Tensor, nn
 from torch.export import export
 
 from interpress import CaptureError, find_spaces, read_exported
@@ -63,3 +65,17 @@ def test_a_decomposed_program_has_the_same_spaces() -> None:
     expected = {s.name: s.size for s in find_spaces(program, x).shrinkable}
     assert {s.name: s.size for s in find_spaces(core, x).shrinkable} == expected
     assert {"conv", "hidden"} <= expected.keys()
+
+
+def test_tied_weights_are_one_parameter_again(tmp_path: Path) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.out = nn.Embedding(9, 4), nn.Linear(4, 9, bias=False)
+            self.out.weight = self.first.weight
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.out(self.first(x).mean(1))
+
+    path = saved(exported(Tied(), torch.randint(9, (4, 3))), tmp_path)
+    assert len(list(read_exported(path).parameters())) == 1

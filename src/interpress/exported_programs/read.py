@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from torch import fx
+from torch import fx, nn
 from torch.export import ExportedProgram
 
 from interpress.errors import CaptureError
@@ -38,10 +38,21 @@ def read_exported(program: ExportedProgram | str | os.PathLike[str]) -> fx.Graph
     assert isinstance(network, fx.GraphModule)
     for name in ("train", "eval"):  # torch lets them raise, and loses that in copies
         vars(network).pop(name, None)
+    _tie(network)
     _separate_sizes(network)
     network = without_fixed_batch(network, source.program)
     attach(network, source)
     return network
+
+
+def _tie(network: nn.Module) -> None:
+    """Make names of the same memory one parameter again, as it was in the model."""
+    first: dict[Any, nn.Parameter] = {}
+    for module in network.modules():
+        for name, parameter in list(module._parameters.items()):
+            if parameter is not None and parameter.numel():
+                memory = (parameter.data_ptr(), parameter.shape, parameter.stride())
+                module._parameters[name] = first.setdefault(memory, parameter)
 
 
 def _separate_sizes(network: fx.GraphModule) -> None:

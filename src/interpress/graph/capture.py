@@ -188,10 +188,14 @@ def _without_values(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def register_outputs(output: Any) -> None:
-    """Register the dataclasses among a model's outputs, which torch.export requires."""
+    """Register the dataclasses among a model's outputs, which torch.export requires.
+
+    With a name, programs that return them can be saved too.
+    """
     for leaf in pytree.tree_leaves(output):
         if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
-            register_dataclass(type(leaf))
+            kind = type(leaf)
+            register_dataclass(kind, serialized_type_name=f"{kind.__module__}.{kind.__qualname__}")
             register_outputs(leaf)
 
 
