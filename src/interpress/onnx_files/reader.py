@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
+from interpress.errors import StorageError
 from interpress.onnx_files.call import Call, NotReadable, is_small
 from interpress.onnx_files.library import onnx_library
 from interpress.onnx_files.names import parameter_name, register
@@ -81,16 +82,30 @@ class Reader:
 
     def add_node(self, index: int, node: Any) -> None:
         """Read one node; if that is not possible, note why, and the nodes that depend on it."""
-        inputs = [self.values[name] if name else None for name in node.input]
+        inputs = [self._value(node, name) if name else None for name in node.input]
         try:
             results = self._results(index, node, inputs)
         except NotReadable as problem:
             name = node.name or node.output[0]
             domain = f"{node.domain}." if node.domain not in ("", "ai.onnx") else ""
             self.unread[index] = Unread(domain + node.op_type, name, str(problem))
-            results = [self.unread[index]] * len(node.output)
-        for name, value in zip(node.output, results, strict=False):
-            self.values[name] = value
+            results = []
+        for position, name in enumerate(node.output):
+            known = position < len(results)
+            self.values[name] = results[position] if known else self._unread_output(index, node)
+
+    def _unread_output(self, index: int, node: Any) -> Unread:
+        """Return why an output of a node is not known: of all of them, or of one."""
+        name = node.name or node.output[0]
+        return self.unread.get(index) or Unread(node.op_type, name, "this output is not computed")
+
+    def _value(self, node: Any, name: str) -> Any:
+        if name not in self.values:
+            raise StorageError(
+                f"{node.op_type} at {node.name or node.output[0]!r} reads {name!r}, which nothing "
+                "in front of it computes; the file is damaged, so export it again"
+            )
+        return self.values[name]
 
     def _results(self, index: int, node: Any, inputs: list[Any]) -> list[Any]:
         before = next((value for value in inputs if isinstance(value, Unread)), None)
@@ -108,7 +123,13 @@ class Reader:
         function = find_operator(name, inputs)
         if function is None:
             raise NotReadable("interpress has no function for it")
-        result = function(self._call(index, node, inputs))
+        try:
+            result = function(self._call(index, node, inputs))
+        except NotReadable:
+            raise
+        except Exception as error:  # attributes and shapes that the operator does not allow
+            line = next(iter(str(error).splitlines()), "")
+            raise NotReadable(f"{type(error).__name__}: {line}") from error
         if isinstance(result, fx.Proxy):
             if result.node.target is torch.ops.aten.reshape.default:
                 sizes: Any = result.node.args[1]
