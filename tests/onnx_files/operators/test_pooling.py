@@ -72,6 +72,7 @@ REFUSED = [
     (case("MaxPool", IMAGES, kernel_shape=[3, 3], pads=[2, 2, 2, 2]), "more than half"),
     (case("AveragePool", IMAGES, opset=19, kernel_shape=[2, 2], dilations=[2, 2]), "has dilations"),
     (case("AveragePool", IMAGES, kernel_shape=[2, 2], pads=[0, 0, 1, 1]), "two ends of a dim"),
+    (case("AveragePool", IMAGES, kernel_shape=[3, 3], pads=[2, 2, 2, 2]), "more than half"),
     (case("LpPool", IMAGES, kernel_shape=[2, 2]), "no function for it"),
 ]  # fmt: skip
 

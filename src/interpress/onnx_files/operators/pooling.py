@@ -18,10 +18,7 @@ def max_pool(call: Call) -> Any:
     if len([name for name in call.node.output if name]) > 1:
         call.refuse("its indices are read")
     frame = window(call, [int(size) for size in call.attribute("kernel_shape")])
-    pads = frame.pads[: len(frame.kernel)]
-    wide = any(2 * pad > kernel for pad, kernel in zip(pads, frame.kernel, strict=True))
-    if wide:
-        call.refuse(f"it pads {pads}, more than half of its window")
+    _check_padding(call, frame)
     x, pads = padded(call, call.tensor(0), frame, float("-inf"))
     ceil_mode = _rounds_up(call, frame)
     return call.run(
@@ -36,6 +33,7 @@ def average_pool(call: Call) -> Any:
     counts_padding = bool(call.attribute("count_include_pad", 0))
     if any(dilation != 1 for dilation in frame.dilations):
         call.refuse(f"it has dilations {frame.dilations}")
+    _check_padding(call, frame)
     x, pads = padded(call, call.tensor(0), frame, 0.0)
     if x is not call.inputs[0] and not counts_padding:
         call.refuse("it pads the two ends of a dim differently and does not count the padding")
@@ -43,6 +41,12 @@ def average_pool(call: Call) -> Any:
     return call.run(
         _AVERAGE[len(frame.kernel)], x, frame.kernel, frame.strides, pads, ceil_mode, counts_padding
     )
+
+
+def _check_padding(call: Call, frame: Window) -> None:
+    pads = frame.pads[: len(frame.kernel)]
+    if any(2 * pad > kernel for pad, kernel in zip(pads, frame.kernel, strict=True)):
+        call.refuse(f"it pads {pads}, more than half of its window")
 
 
 def _rounds_up(call: Call, frame: Window) -> bool:

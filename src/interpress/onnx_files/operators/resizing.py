@@ -26,6 +26,8 @@ def resize(call: Call) -> Any:
             call.refuse(f"it resizes batch or channels, by {scales[:2]}")
         factors = [float(scale) for scale in scales[2:]]
         _check_lengths(call, factors)
+        if mode.startswith("nearest") and any(64 * factor % 1 for factor in factors):
+            call.refuse(f"it resizes by {factors}, where the nearest pixel depends on rounding")
         return call.run(
             functional.interpolate, x, None, factors, mode, corners, recompute_scale_factor=False
         )
@@ -33,10 +35,14 @@ def resize(call: Call) -> Any:
 
 
 def _check_lengths(call: Call, factors: list[float]) -> None:
-    """Refuse factors that give other sizes in double precision than in single precision."""
+    """Refuse factors whose sizes depend on rounding, or which change pixels but not the size."""
     for size, factor in zip((call.shape(0) or ())[2:], factors, strict=False):
-        if size is not None and int(np.float32(size) * np.float32(factor)) != int(size * factor):
+        if size is None:
+            continue
+        if int(np.float32(size) * np.float32(factor)) != int(size * factor):
             call.refuse(f"it resizes {size} by {factor}, which is a whole number up to rounding")
+        if factor != 1.0 and int(size * factor) == size:
+            call.refuse(f"it resizes {size} by {factor}, which is {size} again")
 
 
 def _target(call: Call) -> tuple[list[Any] | None, list[Any] | None]:
