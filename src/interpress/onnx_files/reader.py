@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,9 @@ class _Tracer(fx.Tracer):
 class Reader:
     """The state while a file is read: the values by name, and the graph that is built."""
 
-    def __init__(self, proto: Any, flexible: bool) -> None:
+    def __init__(
+        self, proto: Any, one_example: Mapping[str, tuple[int, ...]] | None = None
+    ) -> None:
         self.proto = proto
         self.root = nn.Module()
         self.sizes: dict[tuple[str, Path], Place] = {}
@@ -55,14 +58,15 @@ class Reader:
         """Names of parameters and buffers, to names of values in the file."""
         self.unread: dict[int, Unread] = {}
         """Nodes that are not part of the network, by their index."""
-        self.flexible = flexible
+        self.flexible = one_example is not None
+        """Whether a batch size of one is read as any batch size."""
         self._tracer = _Tracer(self.sizes)
         self._tracer.root = self.root
         self.graph = self._tracer.graph = fx.Graph(tracer_cls=fx.Tracer)
         self._proxies: dict[str, fx.Proxy] = {}
         self.values: dict[str, Any] = {item.name: _tensor(item) for item in proto.graph.initializer}
         self._aliases: dict[str, str] = {}
-        self._known = Shapes(proto)
+        self._known = Shapes(proto, one_example or {})
         domains = {item.domain: item.version for item in proto.opset_import}
         self.opset = domains.get("", domains.get("ai.onnx", 1))
         self._uses = Counter(name for node in proto.graph.node for name in node.input)
@@ -114,8 +118,10 @@ class Reader:
         if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
             return [_constant(node)]
         if node.op_type == "Identity" and isinstance(inputs[0], Tensor):
-            source = node.input[0]
-            self._aliases[node.output[0]] = self._aliases.get(source, source)
+            # exporters write equal biases once, which must not make their layers equally wide
+            if inputs[0].ndim > 1:
+                source = node.input[0]
+                self._aliases[node.output[0]] = self._aliases.get(source, source)
             return inputs
         if any(attribute.type in _GRAPHS for attribute in node.attribute):
             raise NotReadable("it holds graphs that run or not, depending on values")
@@ -136,6 +142,8 @@ class Reader:
                 self._known.note_rank(node.output[0], len(sizes))
             if result.node.target is torch.ops.aten.sym_numel.default:
                 result = _array_of(result)
+        elif isinstance(result, Tensor):
+            self._known.note_constant(node.output[0], result)
         return result if isinstance(result, list) else [result]
 
     def _call(self, index: int, node: Any, inputs: list[Any]) -> Call:

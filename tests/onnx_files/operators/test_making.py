@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from tests.onnx_files.harness import Case, Const, case, check_equal, check_refused, const, rand, scalar
+from tests.onnx_files.harness import (
+    Case,
+    Const,
+    case,
+    check_equal,
+    check_refused,
+    const,
+    rand,
+    scalar,
+)
 
 X = 3 * rand(2, 3, 4)
 WHOLE = np.arange(-3, 3)

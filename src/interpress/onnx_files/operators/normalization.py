@@ -75,8 +75,11 @@ def rms_normalization(call: Call) -> Any:
     if scale is None:
         call.refuse("its scale is computed by the network")
     return call.run(
-        aten.rms_norm.default, call.tensor(0), _normalized(call, scale, call.attribute("axis", -1)),
-        call.tensor(1), call.attribute("epsilon", 1e-5),
+        aten.rms_norm.default,
+        call.tensor(0),
+        _normalized(call, scale, call.attribute("axis", -1)),
+        call.tensor(1),
+        call.attribute("epsilon", 1e-5),
     )
 
 
@@ -86,9 +89,7 @@ def _normalized(call: Call, scale: Tensor, axis: int) -> list[int]:
     known = (call.shape(0) or ())[-count:]
     if count != scale.ndim:
         call.refuse(f"it normalises over {count} dims, but its scale has {scale.ndim}")
-    if any(
-        size not in (None, own) for size, own in zip(known, scale.shape, strict=False)
-    ):
+    if any(size not in (None, own) for size, own in zip(known, scale.shape, strict=False)):
         call.refuse(f"the sizes that it normalises over are {known}, not those of its scale")
     return [call.implied(size) for size in scale.shape]
 

@@ -1,0 +1,288 @@
+"""Compress an ONNX file, and compare both files in ONNX Runtime on photographs.
+
+    python -m benchmarks onnx FILE --data DIR             # the size of the images from the file
+    python -m benchmarks onnx nudenet --data DIR          # the detector of the package nudenet
+    python -m benchmarks onnx --quick                     # a small network and random images
+
+DIR holds `*.parquet` with a column `img` of photographs. Half of them calibrate, the others judge.
+Every photograph is padded to a square at the right and the bottom, resized bilinearly, and divided
+by 255, as detectors of the YOLO family take it. The network of nudenet takes the order of OpenCV,
+which is blue, green, red; with another file, `--bgr` asks for it.
+
+Three things are measured on the images that judge:
+
+- the relative error of the output, in the Frobenius norm;
+- what becomes of the original's detections, if the output is (images, 4 + classes, boxes): how many
+  of the boxes with a score of at least 0.25 have one in the smaller network, and their overlap;
+- the run time at batch 1. The two files run in turn, and the ratio is that of the medians.
+
+Results are written to `benchmarks/results/onnx-cpu.json` and `.md`, with --quick to `build/quick`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import io
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+import interpress
+from benchmarks.experiment import QUICK_RESULTS, RESULTS, ExperimentError, Row
+from benchmarks.provenance import command_of, set_aside, stamp
+from benchmarks.tables import table
+
+Array = np.ndarray[Any, Any]
+
+NUDENET = "nudenet"
+_SCORE = 0.25  # what detectors of the YOLO family call a detection
+_QUICK_SIZE = 32
+
+
+def main(words: list[str] | None = None) -> None:
+    """Run the comparison, write its result files, and print the table."""
+    options = _parse(words)
+    torch.set_num_threads(options.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        file = _small_file(Path(folder)) if options.quick else _file(options.file)
+        report = measure(file, _images(options, file), options, Path(folder))
+    out: Path = options.out or (QUICK_RESULTS if options.quick else RESULTS)
+    out.mkdir(parents=True, exist_ok=True)
+    stem = out / "onnx-cpu"
+    set_aside(stem.with_suffix(".json"))
+    stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+    stem.with_suffix(".md").write_text(markdown(report))
+    Console(width=100).print(markdown(report))
+
+
+def _parse(words: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks onnx",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", nargs="?", metavar="FILE", help=f"an ONNX file, or {NUDENET}")
+    parser.add_argument("--data", type=Path, help="folder with Parquet files of photographs")
+    parser.add_argument("--flops", type=float, default=0.7, help="fraction to keep (default: 0.7)")
+    parser.add_argument("--size", type=int, default=320, help="pixels, if the file does not say")
+    parser.add_argument("--bgr", action="store_true", help="blue first, as OpenCV reads images")
+    parser.add_argument("--limit", type=int, help="use only so many images")
+    parser.add_argument("--threads", type=int, default=1, help="of ONNX Runtime (default: 1)")
+    parser.add_argument("--runs", type=int, default=100, help="per file, for the run time")
+    parser.add_argument("--quick", action="store_true", help="a small network, random images")
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    options = parser.parse_args(words)
+    if not options.quick and (options.file is None or options.data is None):
+        parser.error("give FILE and --data DIR, or --quick")
+    if options.file == NUDENET:
+        options.bgr = True
+    return options
+
+
+def _file(name: str) -> Path:
+    if name != NUDENET:
+        return Path(name)
+    spec = importlib.util.find_spec(NUDENET)
+    if spec is None or spec.origin is None:
+        raise ExperimentError(f"{NUDENET} is not installed: pip install --no-deps {NUDENET}")
+    return Path(spec.origin).with_name("320n.onnx")
+
+
+def _small_file(folder: Path) -> Path:
+    """Return the file of a small untrained network with the output of a detector."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(3, 16, 3, 2, 1), nn.SiLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.SiLU(),
+        nn.Conv2d(32, 32, 3, 1, 1), nn.SiLU(), nn.Conv2d(32, 7, 1), nn.Sigmoid(), nn.Flatten(2),
+    )  # fmt: skip
+    example = torch.zeros(2, 3, _QUICK_SIZE, _QUICK_SIZE)
+    batch = {0: torch.export.Dim("batch")}
+    torch.onnx.export(
+        network.eval(), (example,), folder / "small.onnx", dynamo=True, dynamic_shapes=(batch,),
+        external_data=False, verbose=False,
+    )  # fmt: skip
+    return folder / "small.onnx"
+
+
+def _images(options: argparse.Namespace, file: Path) -> Tensor:
+    """Return the images, prepared for the network."""
+    if options.quick:
+        generator = torch.Generator().manual_seed(0)
+        return torch.rand(40, 3, _QUICK_SIZE, _QUICK_SIZE, generator=generator)
+    import pyarrow.parquet as pq
+
+    paths = sorted(options.data.glob("*.parquet"))
+    if not paths:
+        raise ExperimentError(f"{options.data} has no *.parquet; give a folder of photographs")
+    cells = pq.ParquetDataset(paths).read(columns=["img"])["img"].to_pylist()
+    size = _size(file) or options.size
+    pictures = [prepared(cell["bytes"], size, options.bgr) for cell in cells[: options.limit]]
+    return torch.stack(pictures)
+
+
+def _size(file: Path) -> int | None:
+    """Return the width of the images that a file takes, if it says that."""
+    session = _session(file)
+    width = session.get_inputs()[0].shape[-1]
+    return width if isinstance(width, int) else None
+
+
+def prepared(image: bytes, size: int, bgr: bool) -> Tensor:
+    """Return a photograph (3, size, size) between 0 and 1, as the docstring of the module says."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(image)) as picture:
+        pixels = torch.from_numpy(np.asarray(picture.convert("RGB")).copy()).permute(2, 0, 1)
+    height, width = pixels.shape[1:]
+    side = max(height, width)
+    square = nn.functional.pad(pixels.float(), (0, side - width, 0, side - height))
+    resized = nn.functional.interpolate(square[None], (size, size), mode="bilinear")[0] / 255
+    return resized.flip(0) if bgr else resized
+
+
+def measure(file: Path, images: Tensor, options: argparse.Namespace, folder: Path) -> Row:
+    """Compress a file on half of the images, and compare both files on the others."""
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+    calibration, judged = images[order[::2]], images[order[1::2]]
+    started = time.perf_counter()
+    result = interpress.compress(file, calibration, flops=options.flops, progress=False)
+    seconds = time.perf_counter() - started
+    result.save_onnx(folder / "smaller.onnx")
+    sessions = [_session(path, options.threads) for path in (file, folder / "smaller.onnx")]
+    before, after = (_outputs(session, judged) for session in sessions)
+    assert result.onnx is not None
+    return {
+        "command": _command(options),
+        **stamp("onnx-cpu", torch.device("cpu")),
+        "file": file.name,
+        "network": options.file if options.file == NUDENET else file.stem,
+        "flops": result.flops,
+        "params": result.params,
+        "bytes": [path.stat().st_size for path in (file, folder / "smaller.onnx")],
+        "calibrated": len(calibration),
+        "judged": len(judged),
+        "size": images.shape[-1],
+        "compression_seconds": seconds,
+        "rounding": result.onnx.error,
+        "error": float(np.linalg.norm(before - after) / np.linalg.norm(before)),
+        "detections": _detections(before, after),
+        "threads": options.threads,
+        **_times(sessions, judged, options.runs),
+    }
+
+
+def _command(options: argparse.Namespace) -> str:
+    words = ["python -m benchmarks onnx"]
+    if options.quick:
+        return " ".join([*words, "--quick"])
+    words += [NUDENET if options.file == NUDENET else "FILE", "--data DIR"]
+    words += ["--bgr"] if options.bgr and options.file != NUDENET else []
+    words += [f"--flops {options.flops}"] if options.flops != 0.7 else []
+    words += [f"--limit {options.limit}"] if options.limit else []
+    words += [f"--threads {options.threads}"] if options.threads != 1 else []
+    return " ".join(words)
+
+
+def _session(file: Path, threads: int = 1) -> Any:
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = threads
+    settings.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(file), settings, providers=["CPUExecutionProvider"])
+
+
+def _outputs(session: Any, images: Tensor) -> Array:
+    """Return the first output for every image."""
+    name = session.get_inputs()[0].name
+    parts = [session.run(None, {name: image[None].numpy()})[0] for image in images]
+    return np.concatenate(parts).astype(np.float64)
+
+
+def _detections(before: Array, after: Array) -> Row | None:
+    """Return what becomes of the original's boxes; None if the output does not hold boxes.
+
+    A box is the same if it is at the same place of the output, has the same class, and still a
+    score that counts. This is in front of the selection of boxes that overlap.
+    """
+    if before.ndim != 3 or before.shape[1] < 5:
+        return None
+    scores = [output[:, 4:] for output in (before, after)]
+    best = [score.max(1) >= _SCORE for score in scores]
+    both = best[0] & best[1] & (scores[0].argmax(1) == scores[1].argmax(1))
+    boxes = [output[:, :4].transpose(0, 2, 1)[both] for output in (before, after)]
+    overlaps = _overlaps(*boxes)
+    return {
+        "before": int(best[0].sum()),
+        "after": int(best[1].sum()),
+        "both": int(both.sum()),
+        "images": int(best[0].any(1).sum()),
+        "overlap": float(np.median(overlaps)) if len(overlaps) else None,
+    }
+
+
+def _overlaps(a: Array, b: Array) -> Array:
+    """Return intersection over union of boxes (n, 4): their centres and sizes."""
+    low = np.maximum(a[:, :2] - a[:, 2:] / 2, b[:, :2] - b[:, 2:] / 2)
+    high = np.minimum(a[:, :2] + a[:, 2:] / 2, b[:, :2] + b[:, 2:] / 2)
+    common = np.clip(high - low, 0, None).prod(1)
+    joint: Array = common / (a[:, 2:].prod(1) + b[:, 2:].prod(1) - common)
+    return joint
+
+
+def _times(sessions: list[Any], images: Tensor, runs: int) -> Row:
+    """Return the median run times at batch 1, and quartiles of the ratio of neighbouring runs."""
+    feeds = [{sessions[0].get_inputs()[0].name: image[None].numpy()} for image in images[:16]]
+    seconds: list[list[float]] = [[], []]
+    for run in range(-3, runs):
+        for session, times in zip(sessions, seconds, strict=True):
+            started = time.perf_counter()
+            session.run(None, feeds[run % len(feeds)])
+            if run >= 0:  # the first runs are slower
+                times.append(time.perf_counter() - started)
+    ratios = [after / before for before, after in zip(*seconds, strict=True)]
+    quartiles = statistics.quantiles(ratios, n=4) if runs > 1 else ratios * 3
+    medians = [statistics.median(times) for times in seconds]
+    return {
+        "runs": runs,
+        "seconds": medians,
+        "time": medians[1] / medians[0],
+        "time_quartiles": [quartiles[0], quartiles[2]],
+    }
+
+
+def markdown(report: Row) -> str:
+    """Return the table of a report."""
+    before, after = report["bytes"]
+    low, high = report["time_quartiles"]
+    threads = f"{report['threads']} thread{'s' * (report['threads'] != 1)}"
+    rows = [
+        ("FLOPs left", f"{report['flops']:.0%}"),
+        ("parameters left", f"{report['params']:.0%}"),
+        ("file", f"{after / 1e6:.2f} of {before / 1e6:.2f} MB"),
+        (f"relative output error, {report['judged']} images", f"{report['error']:.2%}"),
+        ("run time", f"{report['time']:.2f} of the original's ({low:.2f} to {high:.2f})"),
+        ("milliseconds per image", " and ".join(f"{1e3 * s:.1f}" for s in report["seconds"])),
+        ("written file against the smaller network", f"{report['rounding']:.0e}"),
+    ]
+    boxes = report["detections"]
+    if boxes is not None:
+        kept = f"{boxes['both']} of {boxes['before']}"
+        rows.append((f"boxes with a score of {_SCORE} that remain", kept))
+        if boxes["overlap"] is not None:
+            rows.append(("median overlap of these", f"{boxes['overlap']:.2f}"))
+    return (
+        f"Command: `{command_of(report)}`, on {report['machine']}, {report['date']}.\n\n"
+        f"{report['network']} (`{report['file']}`), images of {report['size']}x{report['size']}, "
+        f"calibrated on {report['calibrated']}, {threads}; run time with the quartiles of "
+        f"{report['runs']} pairs of runs.\n\n" + table(["", "value"], rows)
+    )
