@@ -36,7 +36,7 @@ COMMANDS = {
     "linalg": "benchmarks.linalg",
     "coverage": "benchmarks.coverage",
     "examples": "benchmarks.examples",
-    "onnx": "benchmarks.onnx",
+    "onnx": "benchmarks.onnx_files",
     "scale": "benchmarks.scale",
     "language": "benchmarks.language.command",
     "language-distill": "benchmarks.language.distill",

@@ -66,13 +66,13 @@ def check_reading(network: nn.Module, example: Example) -> float | None:
         return None
     try:
         outputs = _outputs(network, example)
-    except Exception as error:
+    except Exception as failure:
         if not file.fixed_batch or len(example.tensors()[0]) == 1:
             raise
         raise CaptureError(
             f"{file.name} takes one example at a time, and its operators do not allow more; export "
             "it with a dynamic batch, or pass batches of one example"
-        ) from error
+        ) from failure
     actual = Session(file.proto, file).run(example)
     error, limit = relative_error(outputs, actual), _limit(network, example, outputs)
     if not error <= limit:

@@ -3,8 +3,15 @@
 import numpy as np
 import pytest
 from tests.onnx_files.harness import (
-    Case, case, check_equal, check_refused, const, rand, scalar, weight,
-)  # fmt: skip
+    Case,
+    case,
+    check_equal,
+    check_refused,
+    const,
+    rand,
+    scalar,
+    weight,
+)
 
 X = 3 * rand(2, 3, 4)
 POSITIVE = np.abs(X) + 0.1

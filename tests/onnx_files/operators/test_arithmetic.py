@@ -2,9 +2,26 @@
 
 import numpy as np
 import pytest
+import torch
+from onnx import helper, numpy_helper
 from tests.onnx_files.harness import (
-    Case, case, check_equal, check_refused, const, rand, scalar, weight,
-)  # fmt: skip
+    Case,
+    assert_equal,
+    case,
+    check_equal,
+    check_refused,
+    const,
+    model_from,
+    rand,
+    run_file,
+    run_network,
+    scalar,
+    tensor_input,
+    weight,
+)
+
+from interpress.errors import CaptureError
+from interpress.onnx_files.read import read_onnx
 
 X, Y = rand(2, 3, 4), rand(2, 3, 4, seed=2)
 WHOLE = np.array([[-7, -3, 0, 4, 9, 12]])
@@ -56,14 +73,6 @@ def test_as_in_onnx_runtime(example: Case) -> None:
 
 
 def test_a_bias_after_a_product_becomes_that_of_a_linear_layer() -> None:
-    import torch
-    from onnx import helper, numpy_helper
-    from tests.onnx_files.harness import (
-        assert_equal, model_from, run_file, run_network, tensor_input,
-    )  # fmt: skip
-
-    from interpress.onnx_files.read import read_onnx
-
     model = model_from(
         [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Add", ["b", "h"], ["y"])],
         [tensor_input("x", "n", 5, 4)],
@@ -81,12 +90,6 @@ def test_a_bias_after_a_product_becomes_that_of_a_linear_layer() -> None:
 
 
 def test_broadcasting_as_before_opset_7_is_refused() -> None:
-    from onnx import helper, numpy_helper
-    from tests.onnx_files.harness import model_from, tensor_input
-
-    from interpress.errors import CaptureError
-    from interpress.onnx_files.read import read_onnx
-
     node = helper.make_node("Add", ["x", "b"], ["y"], broadcast=1, axis=1)
     bias = numpy_helper.from_array(rand(3), "b")
     model = model_from([node], [tensor_input("x", 2, 3, 4)], ["y"], [bias], opset=6)

@@ -6,12 +6,18 @@ from onnx import TensorProto, helper
 from tests.onnx_files.harness import (
     Case,
     Const,
+    assert_equal,
     case,
     check_equal,
     check_refused,
     const,
+    model_from,
+    model_of,
     rand,
+    run_file,
+    run_network,
     scalar,
+    tensor_input,
 )
 
 X = 3 * rand(2, 3, 4)
@@ -77,10 +83,6 @@ MADE = [
 @pytest.mark.parametrize("example", MADE, ids=str)
 def test_constants_are_folded(example: Case) -> None:
     """A file returns the constant, and its sum with an input, so that there is a network."""
-    from tests.onnx_files.harness import (
-        assert_equal, model_from, model_of, run_file, run_network, tensor_input,
-    )  # fmt: skip
-
     lone = model_of(example)
     nodes = [
         *lone.graph.node,

@@ -5,9 +5,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.onnx_files.harness import (
-    Case, Const, assert_equal, case, check_equal, check_refused, const, feeds_of, model_of, rand,
-    run_file, run_network, scalar, weight,
-)  # fmt: skip
+    Case,
+    Const,
+    assert_equal,
+    case,
+    check_equal,
+    check_refused,
+    const,
+    feeds_of,
+    model_of,
+    rand,
+    run_file,
+    run_network,
+    scalar,
+    weight,
+)
 
 from interpress.errors import CaptureError
 

@@ -2,9 +2,23 @@
 
 import numpy as np
 import pytest
+from onnx.reference import ReferenceEvaluator
 from tests.onnx_files.harness import (
-    Case, Const, case, check_equal, check_refused, rand, weight,
-)  # fmt: skip
+    Case,
+    Const,
+    assert_equal,
+    case,
+    check_equal,
+    check_refused,
+    feeds_of,
+    model_of,
+    rand,
+    run_network,
+    weight,
+)
+
+from interpress.errors import CaptureError
+from interpress.onnx_files.read import read_onnx
 
 IMAGES = rand(2, 4, 5, 6)
 TOKENS = rand(2, 5, 6)
@@ -42,9 +56,6 @@ def test_as_in_onnx_runtime(example: Case) -> None:
 
 
 def test_rms_norm() -> None:
-    from onnx.reference import ReferenceEvaluator
-    from tests.onnx_files.harness import assert_equal, feeds_of, model_of, run_network
-
     for words, shape in (({}, (6,)), ({"axis": 1, "epsilon": 0.1}, (5, 6))):
         example = case("RMSNormalization", TOKENS, weight(*shape), opset=23, **words)
         model, feeds = model_of(example), feeds_of(example)
@@ -72,8 +83,12 @@ def test_refused(example: Case, reason: str) -> None:
 @pytest.mark.parametrize(
     ("example", "reason"),
     [
-        (Case("BatchNormalization", [IMAGES, *statistics(4)], {"training_mode": 1}, 15, outputs=3),
-         "training mode"),
+        (
+            Case(
+                "BatchNormalization", [IMAGES, *statistics(4)], {"training_mode": 1}, 15, outputs=3
+            ),
+            "training mode",
+        ),
         (case("BatchNormalization", IMAGES, *statistics(4), opset=7, spatial=0), "spatial=0"),
         (case("LayerNormalization", TOKENS, weight(6), axis=1), "normalises over 2 dims"),
         (case("LayerNormalization", TOKENS, weight(5, 1), axis=1), "sizes that it normalises"),
@@ -81,12 +96,7 @@ def test_refused(example: Case, reason: str) -> None:
         (case("RMSNormalization", TOKENS, rand(6), opset=23), "scale is computed"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_refused_although_onnx_runtime_may_not_run_it(example: Case, reason: str) -> None:
-    from tests.onnx_files.harness import model_of
-
-    from interpress.errors import CaptureError
-    from interpress.onnx_files.read import read_onnx
-
     with pytest.raises(CaptureError, match=reason):
         read_onnx(model_of(example))

@@ -5,8 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.onnx_files.harness import (
-    Case, case, check_equal, check_refused, const, feeds_of, model_of, rand, run_file, run_network,
-)  # fmt: skip
+    Case,
+    case,
+    check_equal,
+    check_refused,
+    const,
+    feeds_of,
+    model_of,
+    rand,
+    run_file,
+    run_network,
+)
 
 from interpress.errors import CaptureError
 

@@ -2,7 +2,19 @@
 
 import numpy as np
 import pytest
-from tests.onnx_files.harness import Case, case, check_equal, check_refused, const, rand, weight
+from tests.onnx_files.harness import (
+    Case,
+    case,
+    check_equal,
+    check_refused,
+    const,
+    model_of,
+    rand,
+    weight,
+)
+
+from interpress.errors import CaptureError
+from interpress.onnx_files.read import read_onnx
 
 X = rand(2, 3, 4)
 IMAGES = rand(2, 8, 4, 6)
@@ -49,10 +61,5 @@ def test_a_shape_that_is_computed_from_data_is_refused() -> None:
 
 
 def test_a_squeeze_of_what_is_one_needs_the_shape() -> None:
-    from tests.onnx_files.harness import model_of
-
-    from interpress.errors import CaptureError
-    from interpress.onnx_files.read import read_onnx
-
     with pytest.raises(CaptureError, match="give its axes"):
         read_onnx(model_of(case("Squeeze", ONES), free=True))

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_files.harness import (
-    assert_equal, model_from, rand, run_file, run_network, tensor_input,
-)  # fmt: skip
+    assert_equal,
+    model_from,
+    rand,
+    run_file,
+    run_network,
+    tensor_input,
+)
 
 from interpress.errors import CaptureError
 from interpress.onnx_files.read import read_onnx
@@ -29,7 +34,8 @@ CHAINS: dict[str, list[Node]] = {
         ("Reshape", ["x", "c"], "y", {}),
     ],
     "view(b, c // 2, 2, h * w)": [
-        ("Shape", ["x"], "s", {}), ("Gather", ["s", "l0"], "b", {}), ("Gather", ["s", "l1"], "c", {}),
+        ("Shape", ["x"], "s", {}), ("Gather", ["s", "l0"], "b", {}),
+        ("Gather", ["s", "l1"], "c", {}),
         ("Slice", ["s", "l2", "l4", "l0"], "hw", {}), ("ReduceProd", ["hw"], "n", {}),
         ("Div", ["c", "l2"], "half", {}), ("Concat", ["b", "half", "l2", "n"], "t", {"axis": 0}),
         ("Reshape", ["x", "t"], "y", {}),
@@ -72,7 +78,8 @@ CHAINS: dict[str, list[Node]] = {
         ("Range", ["zero", "h", "one"], "r", {}), ("Cast", ["r"], "y", {"to": TensorProto.FLOAT}),
     ],
     "zeros of the size of the input": [
-        ("Shape", ["x"], "s", {}), ("ConstantOfShape", ["s"], "z", {}), ("Add", ["x", "z"], "y", {}),
+        ("Shape", ["x"], "s", {}), ("ConstantOfShape", ["s"], "z", {}),
+        ("Add", ["x", "z"], "y", {}),
     ],
     "a size as a number": [
         ("Shape", ["x"], "s", {}), ("Gather", ["s", "one"], "c", {}),
@@ -80,7 +87,8 @@ CHAINS: dict[str, list[Node]] = {
         ("Div", ["x", "r"], "y", {}),
     ],
     "the number of elements": [
-        ("Size", ["x"], "n", {}), ("Unsqueeze", ["n", "l0"], "t", {}), ("Reshape", ["x", "t"], "y", {}),
+        ("Size", ["x"], "n", {}), ("Unsqueeze", ["n", "l0"], "t", {}),
+        ("Reshape", ["x", "t"], "y", {}),
     ],
     "sizes squeezed and shaped again": [
         ("Shape", ["x"], "s", {}), ("Slice", ["s", "l0", "l1"], "b", {}),

@@ -40,6 +40,7 @@ import interpress
 from benchmarks.experiment import QUICK_RESULTS, RESULTS, ExperimentError, Row
 from benchmarks.provenance import command_of, set_aside, stamp
 from benchmarks.tables import table
+from interpress.onnx_files.library import onnx_runtime
 
 Array = np.ndarray[Any, Any]
 
@@ -193,12 +194,11 @@ def _command(options: argparse.Namespace) -> str:
 
 
 def _session(file: Path, threads: int = 1) -> Any:
-    import onnxruntime
-
-    settings = onnxruntime.SessionOptions()
+    runtime = onnx_runtime()
+    settings = runtime.SessionOptions()
     settings.intra_op_num_threads = threads
     settings.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(file), settings, providers=["CPUExecutionProvider"])
+    return runtime.InferenceSession(str(file), settings, providers=["CPUExecutionProvider"])
 
 
 def _outputs(session: Any, images: Tensor) -> Array:
