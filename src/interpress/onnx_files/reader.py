@@ -166,12 +166,20 @@ class Reader:
         )
 
     def _with_free_batch(self, index: int, node: Any, inputs: list[Any]) -> list[Any]:
+        """Return the inputs of a node without the batch size of one that they say."""
+        if not self.flexible:
+            return inputs
+        if node.op_type == "Reshape" and len(inputs) == 2:
+            return self._with_free_shape(index, node, inputs)
+        if node.op_type == "Concat":
+            return self._with_repeated_constants(index, node, inputs)
+        return inputs
+
+    def _with_free_shape(self, index: int, node: Any, inputs: list[Any]) -> list[Any]:
         """Replace a leading 1 in the shape of a Reshape by the size of the batch.
 
         Files that were exported for one example say 1 there.
         """
-        if not self.flexible or node.op_type != "Reshape" or len(inputs) != 2:
-            return inputs
         x, shape = inputs
         known = self._known.shape(node.input[0])
         if not isinstance(shape, Tensor) or not isinstance(x, fx.Proxy) or not known:
@@ -182,10 +190,45 @@ class Reader:
         sizes = np.empty(shape.numel(), dtype=object)
         for position, (number, place) in enumerate(zip(shape.tolist(), places, strict=True)):
             sizes[position] = FileInt(number, place)
-        sizes[0] = self._tracer.create_proxy(
-            "call_function", torch.ops.aten.sym_size.int, (x, 0), {}
-        )
+        sizes[0] = self._batch_size(x)
         return [x, sizes]
+
+    def _with_repeated_constants(self, index: int, node: Any, inputs: list[Any]) -> list[Any]:
+        """Repeat constants that are joined with an example, such as a class token."""
+        shapes = [self._known.shape(name) or () for name in node.input]
+        axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
+        if any(axis in (0, -len(shape)) or shape[:1] != (1,) for shape in shapes):
+            return inputs
+        data = [value for value in inputs if isinstance(value, fx.Proxy) and self._is_data(value)]
+        repeated = []
+        for name, value, shape in zip(node.input, inputs, shapes, strict=True):
+            if not data or any(value is other for other in data):
+                repeated.append(value)
+                continue
+            if isinstance(value, Tensor):
+                value = self._weight_of(node.op_type, node.name, index)(name, value, False)
+            sizes = [self._batch_size(data[0]), *[-1] * (len(shape) - 1)]
+            repeated.append(
+                self._tracer.create_proxy(
+                    "call_function", torch.ops.aten.expand.default, (value, sizes), {}
+                )
+            )
+        return repeated
+
+    def _batch_size(self, x: fx.Proxy) -> fx.Proxy:
+        return self._tracer.create_proxy("call_function", torch.ops.aten.sym_size.int, (x, 0), {})
+
+    def _is_data(self, value: fx.Proxy) -> bool:
+        """Return whether a value depends on the inputs of the network."""
+        waiting, seen = [value.node], set()
+        while waiting:
+            node = waiting.pop()
+            if node.op == "placeholder":
+                return True
+            if node not in seen:
+                seen.add(node)
+                waiting += node.all_input_nodes
+        return False
 
     def _weight_of(self, operator: str, node: str, index: int) -> Any:
         """Return a function that registers a constant of a node in the network."""
