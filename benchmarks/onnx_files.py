@@ -14,7 +14,8 @@ Three things are measured on the images that judge:
 - the relative error of the output, in the Frobenius norm;
 - what becomes of the original's detections, if the output is (images, 4 + classes, boxes): how many
   of the boxes with a score of at least 0.25 have one in the smaller network, and their overlap;
-- the run time at batch 1. The two files run in turn, and the ratio is that of the medians.
+- the CPU time at batch 1. The two files run in turn, and the ratio is that of the medians. CPU time
+  does not count the time in which other programs run.
 
 Results are written to `benchmarks/results/onnx-cpu.json` and `.md`, with --quick to `build/quick`.
 """
@@ -52,10 +53,12 @@ _QUICK_SIZE = 32
 def main(words: list[str] | None = None) -> None:
     """Run the comparison, write its result files, and print the table."""
     options = _parse(words)
+    origin = stamp("onnx-cpu", torch.device("cpu"))  # with all threads that PyTorch takes
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as folder:
         file = _small_file(Path(folder)) if options.quick else _file(options.file)
-        report = measure(file, _images(options, file), options, Path(folder))
+        row = measure(file, _images(options, file), options, Path(folder))
+    report = {"command": _command(options), **origin, **row}
     out: Path = options.out or (QUICK_RESULTS if options.quick else RESULTS)
     out.mkdir(parents=True, exist_ok=True)
     stem = out / "onnx-cpu"
@@ -75,10 +78,11 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, help="folder with Parquet files of photographs")
     parser.add_argument("--flops", type=float, default=0.7, help="fraction to keep (default: 0.7)")
     parser.add_argument("--size", type=int, default=320, help="pixels, if the file does not say")
+    parser.add_argument("--exclude", nargs="*", default=[], help="layers to leave alone")
     parser.add_argument("--bgr", action="store_true", help="blue first, as OpenCV reads images")
     parser.add_argument("--limit", type=int, help="use only so many images")
     parser.add_argument("--threads", type=int, default=1, help="of ONNX Runtime (default: 1)")
-    parser.add_argument("--runs", type=int, default=100, help="per file, for the run time")
+    parser.add_argument("--runs", type=int, default=100, help="per file, for the CPU time")
     parser.add_argument("--quick", action="store_true", help="a small network, random images")
     parser.add_argument("--out", type=Path, help="folder for the results")
     options = parser.parse_args(words)
@@ -155,15 +159,15 @@ def measure(file: Path, images: Tensor, options: argparse.Namespace, folder: Pat
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     calibration, judged = images[order[::2]], images[order[1::2]]
     started = time.perf_counter()
-    result = interpress.compress(file, calibration, flops=options.flops, progress=False)
+    result = interpress.compress(
+        file, calibration, flops=options.flops, exclude=options.exclude, progress=False
+    )
     seconds = time.perf_counter() - started
     result.save_onnx(folder / "smaller.onnx")
     sessions = [_session(path, options.threads) for path in (file, folder / "smaller.onnx")]
     before, after = (_outputs(session, judged) for session in sessions)
     assert result.onnx is not None
     return {
-        "command": _command(options),
-        **stamp("onnx-cpu", torch.device("cpu")),
         "file": file.name,
         "network": options.file if options.file == NUDENET else file.stem,
         "flops": result.flops,
@@ -188,6 +192,7 @@ def _command(options: argparse.Namespace) -> str:
     words += [NUDENET if options.file == NUDENET else "FILE", "--data DIR"]
     words += ["--bgr"] if options.bgr and options.file != NUDENET else []
     words += [f"--flops {options.flops}"] if options.flops != 0.7 else []
+    words += ["--exclude", *(f"'{name}'" for name in options.exclude)] if options.exclude else []
     words += [f"--limit {options.limit}"] if options.limit else []
     words += [f"--threads {options.threads}"] if options.threads != 1 else []
     return " ".join(words)
@@ -240,15 +245,15 @@ def _overlaps(a: Array, b: Array) -> Array:
 
 
 def _times(sessions: list[Any], images: Tensor, runs: int) -> Row:
-    """Return the median run times at batch 1, and quartiles of the ratio of neighbouring runs."""
+    """Return the median CPU times at batch 1, and quartiles of the ratio of neighbouring runs."""
     feeds = [{sessions[0].get_inputs()[0].name: image[None].numpy()} for image in images[:16]]
     seconds: list[list[float]] = [[], []]
     for run in range(-3, runs):
         for session, times in zip(sessions, seconds, strict=True):
-            started = time.perf_counter()
+            started = time.process_time()
             session.run(None, feeds[run % len(feeds)])
             if run >= 0:  # the first runs are slower
-                times.append(time.perf_counter() - started)
+                times.append(time.process_time() - started)
     ratios = [after / before for before, after in zip(*seconds, strict=True)]
     quartiles = statistics.quantiles(ratios, n=4) if runs > 1 else ratios * 3
     medians = [statistics.median(times) for times in seconds]
@@ -270,8 +275,8 @@ def markdown(report: Row) -> str:
         ("parameters left", f"{report['params']:.0%}"),
         ("file", f"{after / 1e6:.2f} of {before / 1e6:.2f} MB"),
         (f"relative output error, {report['judged']} images", f"{report['error']:.2%}"),
-        ("run time", f"{report['time']:.2f} of the original's ({low:.2f} to {high:.2f})"),
-        ("milliseconds per image", " and ".join(f"{1e3 * s:.1f}" for s in report["seconds"])),
+        ("CPU time", f"{report['time']:.2f} of the original's ({low:.2f} to {high:.2f})"),
+        ("CPU milliseconds per image", " and ".join(f"{1e3 * s:.1f}" for s in report["seconds"])),
         ("written file against the smaller network", f"{report['rounding']:.0e}"),
     ]
     boxes = report["detections"]
@@ -283,6 +288,6 @@ def markdown(report: Row) -> str:
     return (
         f"Command: `{command_of(report)}`, on {report['machine']}, {report['date']}.\n\n"
         f"{report['network']} (`{report['file']}`), images of {report['size']}x{report['size']}, "
-        f"calibrated on {report['calibrated']}, {threads}; run time with the quartiles of "
+        f"calibrated on {report['calibrated']}, {threads}; CPU time with the quartiles of "
         f"{report['runs']} pairs of runs.\n\n" + table(["", "value"], rows)
     )
