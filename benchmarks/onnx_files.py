@@ -38,15 +38,18 @@ from rich.console import Console
 from torch import Tensor, nn
 
 import interpress
+from benchmarks.boxes import SCORE, compare_boxes
 from benchmarks.experiment import QUICK_RESULTS, RESULTS, ExperimentError, Row
 from benchmarks.provenance import command_of, set_aside, stamp
 from benchmarks.tables import table
+from interpress.graph.example import Example
+from interpress.graph.model_state import output_tensors
 from interpress.onnx_files.library import onnx_runtime
 
 Array = np.ndarray[Any, Any]
 
 NUDENET = "nudenet"
-_SCORE = 0.25  # what detectors of the YOLO family call a detection
+FLOPS, MULTIPLES = (0.9, 0.8, 0.7), (1, 8)
 _QUICK_SIZE = 32
 
 
@@ -76,7 +79,12 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help=f"an ONNX file, or {NUDENET}")
     parser.add_argument("--data", type=Path, help="folder with Parquet files of photographs")
-    parser.add_argument("--flops", type=float, default=0.7, help="fraction to keep (default: 0.7)")
+    parser.add_argument(
+        "--flops", nargs="+", type=float, default=list(FLOPS), help="fractions to keep"
+    )
+    parser.add_argument(
+        "--round-to", nargs="+", type=int, default=list(MULTIPLES), help="multiples of widths"
+    )
     parser.add_argument("--size", type=int, default=320, help="pixels, if the file does not say")
     parser.add_argument("--exclude", nargs="*", default=[], help="layers to leave alone")
     parser.add_argument("--bgr", action="store_true", help="blue first, as OpenCV reads images")
@@ -155,34 +163,52 @@ def prepared(image: bytes, size: int, bgr: bool) -> Tensor:
 
 
 def measure(file: Path, images: Tensor, options: argparse.Namespace, folder: Path) -> Row:
-    """Compress a file on half of the images, and compare both files on the others."""
+    """Compress a file on half of the images, and compare it with the smaller ones on the others."""
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     calibration, judged = images[order[::2]], images[order[1::2]]
-    started = time.perf_counter()
-    result = interpress.compress(
-        file, calibration, flops=options.flops, exclude=options.exclude, progress=False
+    network = interpress.read_onnx(file)
+    analysis = interpress.analyze(
+        network, calibration, exclude=options.exclude, patches=False, progress=False
     )
-    seconds = time.perf_counter() - started
-    result.save_onnx(folder / "smaller.onnx")
-    sessions = [_session(path, options.threads) for path in (file, folder / "smaller.onnx")]
-    before, after = (_outputs(session, judged) for session in sessions)
-    assert result.onnx is not None
+    original = _session(file, options.threads)
+    before = _outputs(original, judged)
+    rows = []
+    for flops in options.flops:
+        for multiple in options.round_to:
+            result = analysis.compress(flops=flops, round_to=multiple, progress=False)
+            smaller = folder / "smaller.onnx"
+            result.save_onnx(smaller, overwrite=True)
+            session = _session(smaller, options.threads)
+            after = _outputs(session, judged)
+            rows.append({
+                "asked": flops,
+                "round_to": multiple,
+                "flops": result.flops,
+                "params": result.params,
+                "bytes": smaller.stat().st_size,
+                "rounding": _rounding(result.model, judged[:4], after[:4]),
+                "error": float(np.linalg.norm(before - after) / np.linalg.norm(before)),
+                "detections": compare_boxes(before, after),
+                **_times([original, session], judged, options.runs),
+            })  # fmt: skip
     return {
         "file": file.name,
         "network": options.file if options.file == NUDENET else file.stem,
-        "flops": result.flops,
-        "params": result.params,
-        "bytes": [path.stat().st_size for path in (file, folder / "smaller.onnx")],
+        "bytes": file.stat().st_size,
         "calibrated": len(calibration),
         "judged": len(judged),
         "size": images.shape[-1],
-        "compression_seconds": seconds,
-        "rounding": result.onnx.error,
-        "error": float(np.linalg.norm(before - after) / np.linalg.norm(before)),
-        "detections": _detections(before, after),
         "threads": options.threads,
-        **_times(sessions, judged, options.runs),
+        "runs": options.runs,
+        "rows": rows,
     }
+
+
+def _rounding(model: nn.Module, images: Tensor, outputs: Array) -> float:
+    """Return the relative difference between the smaller network and its file."""
+    with torch.no_grad():
+        expected = next(iter(output_tensors(model, Example.of(images)))).numpy()
+    return float(np.linalg.norm(expected - outputs) / np.linalg.norm(expected))
 
 
 def _command(options: argparse.Namespace) -> str:
@@ -191,7 +217,10 @@ def _command(options: argparse.Namespace) -> str:
         return " ".join([*words, "--quick"])
     words += [NUDENET if options.file == NUDENET else "FILE", "--data DIR"]
     words += ["--bgr"] if options.bgr and options.file != NUDENET else []
-    words += [f"--flops {options.flops}"] if options.flops != 0.7 else []
+    for name, default in (("flops", FLOPS), ("round_to", MULTIPLES)):
+        given = getattr(options, name)
+        flag = f"--{name.replace('_', '-')}"
+        words += [flag, *map(str, given)] if tuple(given) != default else []
     words += ["--exclude", *(f"'{name}'" for name in options.exclude)] if options.exclude else []
     words += [f"--limit {options.limit}"] if options.limit else []
     words += [f"--threads {options.threads}"] if options.threads != 1 else []
@@ -213,37 +242,6 @@ def _outputs(session: Any, images: Tensor) -> Array:
     return np.concatenate(parts).astype(np.float64)
 
 
-def _detections(before: Array, after: Array) -> Row | None:
-    """Return what becomes of the original's boxes; None if the output does not hold boxes.
-
-    A box is the same if it is at the same place of the output, has the same class, and still a
-    score that counts. This is in front of the selection of boxes that overlap.
-    """
-    if before.ndim != 3 or before.shape[1] < 5:
-        return None
-    scores = [output[:, 4:] for output in (before, after)]
-    best = [score.max(1) >= _SCORE for score in scores]
-    both = best[0] & best[1] & (scores[0].argmax(1) == scores[1].argmax(1))
-    boxes = [output[:, :4].transpose(0, 2, 1)[both] for output in (before, after)]
-    overlaps = _overlaps(*boxes)
-    return {
-        "before": int(best[0].sum()),
-        "after": int(best[1].sum()),
-        "both": int(both.sum()),
-        "images": int(best[0].any(1).sum()),
-        "overlap": float(np.median(overlaps)) if len(overlaps) else None,
-    }
-
-
-def _overlaps(a: Array, b: Array) -> Array:
-    """Return intersection over union of boxes (n, 4): their centres and sizes."""
-    low = np.maximum(a[:, :2] - a[:, 2:] / 2, b[:, :2] - b[:, 2:] / 2)
-    high = np.minimum(a[:, :2] + a[:, 2:] / 2, b[:, :2] + b[:, 2:] / 2)
-    common = np.clip(high - low, 0, None).prod(1)
-    joint: Array = common / (a[:, 2:].prod(1) + b[:, 2:].prod(1) - common)
-    return joint
-
-
 def _times(sessions: list[Any], images: Tensor, runs: int) -> Row:
     """Return the median CPU times at batch 1, and quartiles of the ratio of neighbouring runs."""
     feeds = [{sessions[0].get_inputs()[0].name: image[None].numpy()} for image in images[:16]]
@@ -258,7 +256,6 @@ def _times(sessions: list[Any], images: Tensor, runs: int) -> Row:
     quartiles = statistics.quantiles(ratios, n=4) if runs > 1 else ratios * 3
     medians = [statistics.median(times) for times in seconds]
     return {
-        "runs": runs,
         "seconds": medians,
         "time": medians[1] / medians[0],
         "time_quartiles": [quartiles[0], quartiles[2]],
@@ -267,27 +264,33 @@ def _times(sessions: list[Any], images: Tensor, runs: int) -> Row:
 
 def markdown(report: Row) -> str:
     """Return the table of a report."""
-    before, after = report["bytes"]
-    low, high = report["time_quartiles"]
+    header = ["FLOPs asked", "widths", "FLOPs left", "file, MB", "output error", "CPU time"]
+    has_boxes = any(row["detections"] for row in report["rows"])
+    header += [f"boxes above {SCORE}", "of these kept", "overlap"] if has_boxes else []
+    rows = []
+    for row in report["rows"]:
+        low, high = row["time_quartiles"]
+        cells = [
+            f"{row['asked']:.0%}",
+            "any" if row["round_to"] == 1 else f"{row['round_to']}n",
+            f"{row['flops']:.1%}",
+            f"{row['bytes'] / 1e6:.1f}",
+            f"{row['error']:.1%}",
+            f"{row['time']:.2f} ({low:.2f} to {high:.2f})",
+        ]
+        boxes = row["detections"]
+        if boxes is not None:
+            overlap = "-" if boxes["overlap"] is None else f"{boxes['overlap']:.2f}"
+            cells += [str(boxes["before"]), str(boxes["both"]), overlap]
+        rows.append(cells)
     threads = f"{report['threads']} thread{'s' * (report['threads'] != 1)}"
-    rows = [
-        ("FLOPs left", f"{report['flops']:.0%}"),
-        ("parameters left", f"{report['params']:.0%}"),
-        ("file", f"{after / 1e6:.2f} of {before / 1e6:.2f} MB"),
-        (f"relative output error, {report['judged']} images", f"{report['error']:.2%}"),
-        ("CPU time", f"{report['time']:.2f} of the original's ({low:.2f} to {high:.2f})"),
-        ("CPU milliseconds per image", " and ".join(f"{1e3 * s:.1f}" for s in report["seconds"])),
-        ("written file against the smaller network", f"{report['rounding']:.0e}"),
-    ]
-    boxes = report["detections"]
-    if boxes is not None:
-        kept = f"{boxes['both']} of {boxes['before']}"
-        rows.append((f"boxes with a score of {_SCORE} that remain", kept))
-        if boxes["overlap"] is not None:
-            rows.append(("median overlap of these", f"{boxes['overlap']:.2f}"))
+    worst = max(row["rounding"] for row in report["rows"])
     return (
         f"Command: `{command_of(report)}`, on {report['machine']}, {report['date']}.\n\n"
-        f"{report['network']} (`{report['file']}`), images of {report['size']}x{report['size']}, "
-        f"calibrated on {report['calibrated']}, {threads}; CPU time with the quartiles of "
-        f"{report['runs']} pairs of runs.\n\n" + table(["", "value"], rows)
+        f"{report['network']} (`{report['file']}`, {report['bytes'] / 1e6:.1f} MB) on images of "
+        f"{report['size']}x{report['size']}: calibrated on {report['calibrated']}, judged on "
+        f"{report['judged']} others. Output error: relative, Frobenius norm. CPU time: of ONNX "
+        f"Runtime at batch 1 with {threads}, relative to the original file, with the quartiles of "
+        f"{report['runs']} pairs of runs. Every file gives the outputs of the smaller network, up "
+        f"to {worst:.0e}.\n\n" + table(header, rows)
     )

@@ -47,13 +47,14 @@ def test_a_model_is_compressed_and_rebuilt_by_timm(
         assert part in shell.err
     plan = json.loads(Path("half/plan.json").read_text())
     assert plan["preprocessing"]["size"] == 8
+    assert plan["preprocessing"]["crop"] == 0.8
     assert plan["preprocessing"]["mean"] == [0.5, 0.4, 0.3]
     assert plan["preprocessing"]["interpolation"] == "bilinear"
     text = Path("half/pruned.txt").read_text()
     rebuilt = timm.models.adapt_model_from_string(SmallNet(), text)
     rebuilt.load_state_dict(load_file("half/weights.safetensors"))
     images = torch.randn(2, 3, 8, 8)
-    torch.testing.assert_close(rebuilt(images), interpress.load("half", SmallNet())(images))
+    torch.testing.assert_close(rebuilt(images), interpress.load("half", SmallNet().eval())(images))
     assert rebuilt.stem.out_channels == 6
     assert timm.loaded is None, "the weights are those of --weights"
 
