@@ -286,7 +286,8 @@ def markdown(report: Row) -> str:
     threads = f"{report['threads']} thread{'s' * (report['threads'] != 1)}"
     worst = max(row["rounding"] for row in report["rows"])
     return (
-        f"Command: `{command_of(report)}`, on {report['machine']}, {report['date']}.\n\n"
+        f"Command: `{command_of(report)}`, interpress {report['interpress']}, on "
+        f"{report['machine']}, {report['date']}.\n\n"
         f"{report['network']} (`{report['file']}`, {report['bytes'] / 1e6:.1f} MB) on images of "
         f"{report['size']}x{report['size']}: calibrated on {report['calibrated']}, judged on "
         f"{report['judged']} others. Output error: relative, Frobenius norm. CPU time: of ONNX "
