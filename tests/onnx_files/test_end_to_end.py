@@ -85,7 +85,8 @@ def test_structures(name: str, exporter: str, flops: float, tmp_path: Path) -> N
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize("name", SLOW)
 def test_more_structures(name: str, exporter: str, tmp_path: Path) -> None:
-    check_member(name, exporter, 0.6, tmp_path, fixed=exporter == "torchscript")
+    fixed = exporter == "torchscript" or name == "detr"  # torch.export fixes the batch of detr
+    check_member(name, exporter, 0.6, tmp_path, fixed=fixed)
 
 
 def check_member(name: str, exporter: str, flops: float, folder: Path, *, fixed: bool) -> None:

@@ -176,13 +176,16 @@ def test_weights_in_constant_nodes() -> None:
 
 def test_equal_biases_that_a_file_holds_once_belong_to_separate_layers(tmp_path: Path) -> None:
     layers = nn.Sequential(nn.Conv2d(3, 6, 1), nn.ReLU(), nn.Conv2d(6, 6, 1), nn.ReLU(),
-                           nn.Conv2d(6, 6, 1), nn.ReLU(), nn.Conv2d(6, 4, 1))  # fmt: skip
+                           nn.Upsample(scale_factor=2), nn.Conv2d(6, 6, 1), nn.ReLU(),
+                           nn.Conv2d(6, 4, 1))  # fmt: skip
     for layer in layers:
         if isinstance(layer, nn.Conv2d):
             nn.init.zeros_(layer.bias)
     x = torch.rand(40, 3, 4, 4)
     file = export(layers.eval(), x, tmp_path / "a.onnx", "torchscript")
-    assert "Identity" in [node.op_type for node in onnx.load(file).graph.node]
+    nodes = onnx.load(file).graph.node
+    assert "Identity" in [node.op_type for node in nodes]
+    assert any("" in node.input for node in nodes), "an input that is left out has an empty name"
     network = read_onnx(file)
     assert len(interpress.find_spaces(network, x[:2]).shrinkable) == 3
     result = interpress.compress(file, x, flops=0.6)

@@ -67,6 +67,7 @@ def check_reading(network: nn.Module, example: Example) -> float | None:
     try:
         outputs = _outputs(network, example)
     except Exception as failure:
+        Session(file.proto, file).run(example)  # raises if the file does not take such examples
         if not file.fixed_batch or len(example.tensors()[0]) == 1:
             raise
         raise CaptureError(

@@ -162,7 +162,7 @@ class FileEdit:
         uses, before = self._uses(), {value.name for value in self._original.graph.initializer}
         were_used = set(_read_in(self._original.graph))
         for node in reversed(list(self._graph.node)):
-            is_used = any(uses[name] for name in node.output)
+            is_used = any(name and uses[name] for name in node.output)
             if not is_used and (were_used & set(node.output) or not any(node.output)):
                 uses.subtract(node.input)
                 self._graph.node.remove(node)
