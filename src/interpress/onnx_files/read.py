@@ -68,7 +68,7 @@ def _check(proto: Any, name: str) -> None:
     counts = Counter(node.op_type for node in proto.graph.node)
     if not counts:
         raise StorageError(f"{name} holds no operators; give an ONNX file with a network")
-    quantised = {operator: counts[operator] for operator in _QUANTISED if counts[operator]}
+    quantised = {name: count for name, count in counts.items() if name in _QUANTISED}
     if quantised:
         listed = ", ".join(f"{count} {operator}" for operator, count in quantised.items())
         raise StorageError(
