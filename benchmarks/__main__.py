@@ -3,7 +3,7 @@
     python -m benchmarks NAME [--data DIR] [--weights DIR] [--device cuda] [--quick]
 
 NAME is one of the experiments below, or `all`: without --quick, everything that the pages show, see
-`python -m benchmarks all --help`. linalg, coverage, examples, scale, language,
+`python -m benchmarks all --help`. linalg, coverage, examples, onnx, scale, language,
 language-distill, language-quantize, language-speed, language-trained, preserve and page have their
 own options (`python -m benchmarks linalg --help`).
 Results are written to benchmarks/results, and with --quick to build/quick. A run that was
@@ -36,6 +36,7 @@ COMMANDS = {
     "linalg": "benchmarks.linalg",
     "coverage": "benchmarks.coverage",
     "examples": "benchmarks.examples",
+    "onnx": "benchmarks.onnx_files",
     "scale": "benchmarks.scale",
     "language": "benchmarks.language.command",
     "language-distill": "benchmarks.language.distill",

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import coverage, linalg, provenance, runner
+from benchmarks import coverage, linalg, onnx_files, provenance, runner
 from benchmarks.experiment import RESULTS, Report, experiments
 from benchmarks.figures import figure
 from benchmarks.figures import headline as headline
@@ -82,6 +82,7 @@ def result_markdown(path: Path) -> str:
         return preserve_tables.markdown(variant.split("-")[0], report)
     writers: dict[str, Callable[[Any], str]] = {
         "coverage": coverage.markdown, "linalg": linalg.markdown, "language": language.markdown,
+        "onnx": onnx_files.markdown,
     }  # fmt: skip
     return writers[kind](report)
 

@@ -31,13 +31,25 @@ def evaluate(shell: Shell, *arguments: str, model: tuple[str, ...] = MODEL) -> s
 def test_the_preparation_of_images_is_recorded_and_compared(shell: Shell) -> None:
     assert compress(shell, *PHOTOS)["preprocessing"] == {
         "inputs": "images", "preset": None, "size": 8, "mean": [0.4, 0.5, 0.6],
-        "std": [0.2, 0.2, 0.2], "color": "RGB", "shape": [3, 8, 8],
+        "std": [0.2, 0.2, 0.2], "color": "RGB", "crop": 1.0, "interpolation": "bicubic",
+        "shape": [3, 8, 8],
     }  # fmt: skip
     assert evaluate(shell, *PHOTOS) == ""
     assert evaluate(shell, "--data", "photos", "--size", "8") == (
         "warning: half was made from examples with mean 0.4,0.5,0.6, std 0.2,0.2,0.2, but here "
         "they have mean 0,0,0, std 1,1,1; for the same inputs, give --mean 0.4,0.5,0.6 and --std "
         "0.2,0.2,0.2\n"
+    )
+
+
+def test_another_crop_and_interpolation_are_noticed(shell: Shell) -> None:
+    crop = ("--crop", "0.95", "--interpolation", "bilinear")
+    compress(shell, *PHOTOS, *crop)
+    assert evaluate(shell, *PHOTOS, *crop) == ""
+    assert evaluate(shell, *PHOTOS) == (
+        "warning: half was made from examples with crop 0.95, interpolation bilinear, but here "
+        "they have crop 1, interpolation bicubic; for the same inputs, give --crop 0.95 and "
+        "--interpolation bilinear\n"
     )
 
 

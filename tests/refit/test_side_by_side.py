@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import torch
 from torch import Tensor, fx, nn
 
+import interpress
 from interpress import find_spaces, shrink
 from interpress.graph.example import Example
 from interpress.refit.layer_pair import pairs_of, stretches
@@ -61,3 +63,27 @@ def test_nothing_is_refitted_if_nothing_was_cut() -> None:
     walk, refitted = walk_of({}, torch.randn(20, 6))
     assert refitted == []
     assert walk.errors == walk.new_weights == {}
+
+
+class Queries(nn.Module):
+    """Layers on learned queries, which are the same for all examples, are added to others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(torch.randn(1, 5, 12))
+        self.up, self.down = nn.Linear(12, 16), nn.Linear(16, 8)
+        self.first, self.second, self.out = nn.Linear(6, 80), nn.Linear(16, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.second(self.first(x).reshape(-1, 5, 16).relu())
+        return self.out(torch.tanh(self.down(self.up(self.queries).relu()) + x)).flatten(1)
+
+
+@pytest.mark.filterwarnings("ignore::interpress.FewExamplesWarning")
+def test_a_sum_with_what_is_the_same_for_all_examples() -> None:
+    torch.manual_seed(0)
+    model, data = Queries().eval(), torch.randn(64, 6)
+    result = interpress.compress(model, data, width=0.7)
+    assert result.flops < 0.8
+    assert result.model(data[:3]).shape == (3, 15)
+    assert (result.model(data) - model(data)).norm() < 0.5 * model(data).norm()

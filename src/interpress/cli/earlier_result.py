@@ -64,7 +64,7 @@ def _remedy(name: str, saved: Preprocessing) -> str:
         return "--gray" if value == "gray" else "no --gray"
     if name == "vocabulary":
         return "the same --tokenizer"
-    if name in (*_IMAGE_NUMBERS, "length"):
+    if name in (*_IMAGE_NUMBERS, "crop", "interpolation", "length"):
         return f"no --{name}" if value is None else f"--{name} {_spelled(value)}"
     return f"examples with {name} {_spelled(value)}"
 

@@ -1,8 +1,8 @@
 """What was done to raw inputs before the model saw them, as a record that is kept with a result.
 
 Two runs are comparable only if their inputs were prepared alike. A record has any keys; those of
-the command line are `inputs`, `preset`, `size`, `mean`, `std`, `color`, `shape`, `tokenizer`,
-`vocabulary` and `length`.
+the command line are `inputs`, `preset`, `size`, `mean`, `std`, `color`, `crop`, `interpolation`,
+`shape`, `tokenizer`, `vocabulary` and `length`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -35,6 +36,41 @@ def without_fixed_batch(exact: fx.GraphModule, flexible: fx.GraphModule) -> fx.G
         if both.shape != expected.shape or not _equal(both, expected):
             return exact
     return flexible
+
+
+def measured_shapes(
+    network: fx.GraphModule, nodes: Mapping[str, str]
+) -> dict[str, tuple[int, ...]] | None:
+    """Return the shapes of the values of a file for one example, or None if it does not run.
+
+    `nodes` are the nodes of the network that compute the values.
+    """
+    inputs = _inputs(network)
+    if inputs is None:
+        return None
+    recorder = _Recorder(network)
+    try:
+        with torch.no_grad():
+            recorder.run(*inputs[0])
+    except Exception:  # a network that needs other numbers than random ones
+        return None
+    return {
+        value: recorder.shapes[node] for value, node in nodes.items() if node in recorder.shapes
+    }
+
+
+class _Recorder(fx.Interpreter):
+    """Runs a network and notes the shape of every tensor."""
+
+    def __init__(self, network: fx.GraphModule) -> None:
+        super().__init__(network)
+        self.shapes: dict[str, tuple[int, ...]] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if isinstance(result, Tensor):
+            self.shapes[n.name] = tuple(result.shape)
+        return result
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from interpress.onnx_files.sizes import IMPLIED, FileInt, Place
 
 aten = torch.ops.aten
+_FLOATS = (1, 10, 11, 16)  # the element types of floating-point numbers in ONNX
 
 
 class NotReadable(Exception):
@@ -92,11 +93,16 @@ class Call:
         return value
 
     def operand(self, position: int) -> Any:
-        """Return an input of element-wise arithmetic: a constant of one element is a number."""
+        """Return an input of element-wise arithmetic: a constant of one element is a number.
+
+        A constant with a dim gives it to a scalar, so then it stays a tensor.
+        """
         value = self.constant(position)
-        if value is not None and not self.folds and value.numel() == 1 and value.ndim <= 1:
-            return value.item()
-        return self.tensor(position)
+        if value is None or self.folds or value.numel() != 1:
+            return self.tensor(position)
+        other = self.shape(1 - position)
+        fits = value.ndim == 0 or (value.ndim == 1 and other is not None and len(other) > 0)
+        return value.item() if fits else self.tensor(position)
 
     def sizes(self, position: int) -> np.ndarray[Any, Any]:
         """Return an input as an array of numbers and symbols."""
@@ -158,7 +164,14 @@ class Call:
 
     def is_float(self, value: str) -> bool:
         """Return whether a value holds floating-point numbers."""
-        return self.type_of(value) in (1, 10, 11, 16)
+        return self.type_of(value) in _FLOATS
+
+    def is_integer(self, position: int) -> bool:
+        """Return whether an input holds whole numbers, as far as the file tells it."""
+        constant = self.constant(position)
+        if constant is not None:
+            return not constant.is_floating_point()
+        return self.type_of(self.node.input[position]) not in (None, *_FLOATS)
 
     def _stacked(self, array: np.ndarray[Any, Any], is_float: bool) -> Any:
         """Return an array of sizes as a tensor."""

@@ -64,7 +64,16 @@ def check_reading(network: nn.Module, example: Example) -> float | None:
     file = source_of(network)
     if file is None or not isinstance(network, fx.GraphModule) or not has_onnx_runtime():
         return None
-    outputs = _outputs(network, example)
+    try:
+        outputs = _outputs(network, example)
+    except Exception as failure:
+        Session(file.proto, file).run(example)  # raises if the file does not take such examples
+        if not file.fixed_batch or len(example.tensors()[0]) == 1:
+            raise
+        raise CaptureError(
+            f"{file.name} takes one example at a time, and its operators do not allow more; export "
+            "it with a dynamic batch, or pass batches of one example"
+        ) from failure
     actual = Session(file.proto, file).run(example)
     error, limit = relative_error(outputs, actual), _limit(network, example, outputs)
     if not error <= limit:

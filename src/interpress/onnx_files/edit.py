@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interpress.onnx_files.library import onnx_library
+from interpress.onnx_files.library import onnx_library, onnx_part
 from interpress.onnx_files.sizes import Place
 
 _CONSTANT_VALUES = ("value", "value_float", "value_floats", "value_int", "value_ints")
@@ -153,9 +153,8 @@ class FileEdit:
 
     def _computed(self, name: str) -> Tensor:
         """Return a constant that nodes of the file compute from others."""
-        onnx = onnx_library()
-        extracted = onnx.utils.Extractor(self._proto).extract_model([], [name])
-        (value,) = onnx.reference.ReferenceEvaluator(extracted).run(None, {})
+        extracted = onnx_part("utils").Extractor(self._proto).extract_model([], [name])
+        (value,) = onnx_part("reference").ReferenceEvaluator(extracted).run(None, {})
         return torch.from_numpy(np.array(value))
 
     def _remove_unused(self) -> None:
@@ -163,7 +162,7 @@ class FileEdit:
         uses, before = self._uses(), {value.name for value in self._original.graph.initializer}
         were_used = set(_read_in(self._original.graph))
         for node in reversed(list(self._graph.node)):
-            is_used = any(uses[name] for name in node.output)
+            is_used = any(name and uses[name] for name in node.output)
             if not is_used and (were_used & set(node.output) or not any(node.output)):
                 uses.subtract(node.input)
                 self._graph.node.remove(node)

@@ -13,6 +13,11 @@ def onnx_library() -> Any:
     return _imported("onnx", "ONNX files")
 
 
+def onnx_part(name: str) -> Any:
+    """Return a part of the onnx package that is not imported with it, such as "reference"."""
+    return _imported(f"onnx.{name}", "ONNX files")
+
+
 def onnx_runtime() -> Any:
     """Return ONNX Runtime, or raise an error that says how to install it."""
     return _imported("onnxruntime", "running ONNX files")

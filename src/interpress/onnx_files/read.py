@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import fx, nn
 
 from interpress.errors import StorageError
-from interpress.onnx_files.batch import without_fixed_batch
+from interpress.onnx_files.batch import measured_shapes, without_fixed_batch
 from interpress.onnx_files.library import onnx_library
 from interpress.onnx_files.names import identifier
 from interpress.onnx_files.reader import Reader
@@ -34,11 +35,15 @@ def read_onnx(file: str | os.PathLike[str] | Any) -> fx.GraphModule:
     """
     proto, name = _load(file)
     _check(proto, name)
-    network = _read(proto, name, flexible=False)
+    network, nodes = _read(proto, name)
     source = source_of(network)
     if source is None or not source.fixed_batch:
         return network
-    return without_fixed_batch(network, _read(proto, name, flexible=True))
+    shapes = measured_shapes(network, nodes)
+    if shapes is None:
+        return network
+    flexible, _ = _read(proto, name, shapes)
+    return without_fixed_batch(network, flexible)
 
 
 def _load(file: Any) -> tuple[Any, str]:
@@ -63,7 +68,7 @@ def _check(proto: Any, name: str) -> None:
     counts = Counter(node.op_type for node in proto.graph.node)
     if not counts:
         raise StorageError(f"{name} holds no operators; give an ONNX file with a network")
-    quantised = {operator: counts[operator] for operator in _QUANTISED if counts[operator]}
+    quantised = {name: count for name, count in counts.items() if name in _QUANTISED}
     if quantised:
         listed = ", ".join(f"{count} {operator}" for operator, count in quantised.items())
         raise StorageError(
@@ -79,9 +84,15 @@ def _check(proto: Any, name: str) -> None:
         )
 
 
-def _read(proto: Any, name: str, flexible: bool) -> fx.GraphModule:
-    """Return the network; `flexible` reads a batch size of one as any batch size."""
-    reader = Reader(proto, flexible)
+def _read(
+    proto: Any, name: str, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> tuple[fx.GraphModule, dict[str, str]]:
+    """Return the network, and which of its nodes computes which value of the file.
+
+    `shapes` are those of the values for one example; with them, a batch size of one is read as any
+    batch size.
+    """
+    reader = Reader(proto, shapes)
     stored = {initializer.name for initializer in proto.graph.initializer}
     taken: set[str] = set()
     inputs: dict[str, str] = {}
@@ -114,7 +125,8 @@ def _read(proto: Any, name: str, flexible: bool) -> fx.GraphModule:
             kept=tuple(f"{count} {operator}" for operator, count in kept.items()),
         ),
     )
-    return network
+    proxies = {key: value for key, value in reader.values.items() if isinstance(value, fx.Proxy)}
+    return network, {key: proxy.node.name for key, proxy in proxies.items()}
 
 
 def _drop_unused(root: nn.Module, graph: fx.Graph) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
+from interpress.errors import StorageError
 from interpress.onnx_files.call import Call, NotReadable, is_small
 from interpress.onnx_files.library import onnx_library
 from interpress.onnx_files.names import parameter_name, register
@@ -46,7 +48,9 @@ class _Tracer(fx.Tracer):
 class Reader:
     """The state while a file is read: the values by name, and the graph that is built."""
 
-    def __init__(self, proto: Any, flexible: bool) -> None:
+    def __init__(
+        self, proto: Any, one_example: Mapping[str, tuple[int, ...]] | None = None
+    ) -> None:
         self.proto = proto
         self.root = nn.Module()
         self.sizes: dict[tuple[str, Path], Place] = {}
@@ -54,14 +58,15 @@ class Reader:
         """Names of parameters and buffers, to names of values in the file."""
         self.unread: dict[int, Unread] = {}
         """Nodes that are not part of the network, by their index."""
-        self.flexible = flexible
+        self.flexible = one_example is not None
+        """Whether a batch size of one is read as any batch size."""
         self._tracer = _Tracer(self.sizes)
         self._tracer.root = self.root
         self.graph = self._tracer.graph = fx.Graph(tracer_cls=fx.Tracer)
         self._proxies: dict[str, fx.Proxy] = {}
         self.values: dict[str, Any] = {item.name: _tensor(item) for item in proto.graph.initializer}
         self._aliases: dict[str, str] = {}
-        self._known = Shapes(proto)
+        self._known = Shapes(proto, one_example or {})
         domains = {item.domain: item.version for item in proto.opset_import}
         self.opset = domains.get("", domains.get("ai.onnx", 1))
         self._uses = Counter(name for node in proto.graph.node for name in node.input)
@@ -81,16 +86,30 @@ class Reader:
 
     def add_node(self, index: int, node: Any) -> None:
         """Read one node; if that is not possible, note why, and the nodes that depend on it."""
-        inputs = [self.values[name] if name else None for name in node.input]
+        inputs = [self._value(node, name) if name else None for name in node.input]
         try:
             results = self._results(index, node, inputs)
         except NotReadable as problem:
             name = node.name or node.output[0]
             domain = f"{node.domain}." if node.domain not in ("", "ai.onnx") else ""
             self.unread[index] = Unread(domain + node.op_type, name, str(problem))
-            results = [self.unread[index]] * len(node.output)
-        for name, value in zip(node.output, results, strict=False):
-            self.values[name] = value
+            results = []
+        for position, name in enumerate(node.output):
+            known = position < len(results)
+            self.values[name] = results[position] if known else self._unread_output(index, node)
+
+    def _unread_output(self, index: int, node: Any) -> Unread:
+        """Return why an output of a node is not known: of all of them, or of one."""
+        name = node.name or node.output[0]
+        return self.unread.get(index) or Unread(node.op_type, name, "this output is not computed")
+
+    def _value(self, node: Any, name: str) -> Any:
+        if name not in self.values:
+            raise StorageError(
+                f"{node.op_type} at {node.name or node.output[0]!r} reads {name!r}, which nothing "
+                "in front of it computes; the file is damaged, so export it again"
+            )
+        return self.values[name]
 
     def _results(self, index: int, node: Any, inputs: list[Any]) -> list[Any]:
         before = next((value for value in inputs if isinstance(value, Unread)), None)
@@ -99,8 +118,10 @@ class Reader:
         if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
             return [_constant(node)]
         if node.op_type == "Identity" and isinstance(inputs[0], Tensor):
-            source = node.input[0]
-            self._aliases[node.output[0]] = self._aliases.get(source, source)
+            # exporters write equal biases once, which must not make their layers equally wide
+            if inputs[0].ndim > 1:
+                source = node.input[0]
+                self._aliases[node.output[0]] = self._aliases.get(source, source)
             return inputs
         if any(attribute.type in _GRAPHS for attribute in node.attribute):
             raise NotReadable("it holds graphs that run or not, depending on values")
@@ -108,13 +129,21 @@ class Reader:
         function = find_operator(name, inputs)
         if function is None:
             raise NotReadable("interpress has no function for it")
-        result = function(self._call(index, node, inputs))
+        try:
+            result = function(self._call(index, node, inputs))
+        except NotReadable:
+            raise
+        except Exception as error:  # attributes and shapes that the operator does not allow
+            line = next(iter(str(error).splitlines()), "")
+            raise NotReadable(f"{type(error).__name__}: {line}") from error
         if isinstance(result, fx.Proxy):
             if result.node.target is torch.ops.aten.reshape.default:
                 sizes: Any = result.node.args[1]
                 self._known.note_rank(node.output[0], len(sizes))
             if result.node.target is torch.ops.aten.sym_numel.default:
                 result = _array_of(result)
+        elif isinstance(result, Tensor):
+            self._known.note_constant(node.output[0], result)
         return result if isinstance(result, list) else [result]
 
     def _call(self, index: int, node: Any, inputs: list[Any]) -> Call:
@@ -137,12 +166,20 @@ class Reader:
         )
 
     def _with_free_batch(self, index: int, node: Any, inputs: list[Any]) -> list[Any]:
+        """Return the inputs of a node without the batch size of one that they say."""
+        if not self.flexible:
+            return inputs
+        if node.op_type == "Reshape" and len(inputs) == 2:
+            return self._with_free_shape(index, node, inputs)
+        if node.op_type == "Concat":
+            return self._with_repeated_constants(index, node, inputs)
+        return inputs
+
+    def _with_free_shape(self, index: int, node: Any, inputs: list[Any]) -> list[Any]:
         """Replace a leading 1 in the shape of a Reshape by the size of the batch.
 
         Files that were exported for one example say 1 there.
         """
-        if not self.flexible or node.op_type != "Reshape" or len(inputs) != 2:
-            return inputs
         x, shape = inputs
         known = self._known.shape(node.input[0])
         if not isinstance(shape, Tensor) or not isinstance(x, fx.Proxy) or not known:
@@ -153,10 +190,45 @@ class Reader:
         sizes = np.empty(shape.numel(), dtype=object)
         for position, (number, place) in enumerate(zip(shape.tolist(), places, strict=True)):
             sizes[position] = FileInt(number, place)
-        sizes[0] = self._tracer.create_proxy(
-            "call_function", torch.ops.aten.sym_size.int, (x, 0), {}
-        )
+        sizes[0] = self._batch_size(x)
         return [x, sizes]
+
+    def _with_repeated_constants(self, index: int, node: Any, inputs: list[Any]) -> list[Any]:
+        """Repeat constants that are joined with an example, such as a class token."""
+        shapes = [self._known.shape(name) or () for name in node.input]
+        axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
+        if any(axis in (0, -len(shape)) or shape[:1] != (1,) for shape in shapes):
+            return inputs
+        data = [value for value in inputs if isinstance(value, fx.Proxy) and self._is_data(value)]
+        repeated = []
+        for name, value, shape in zip(node.input, inputs, shapes, strict=True):
+            if not data or any(value is other for other in data):
+                repeated.append(value)
+                continue
+            if isinstance(value, Tensor):
+                value = self._weight_of(node.op_type, node.name, index)(name, value, False)
+            sizes = [self._batch_size(data[0]), *[-1] * (len(shape) - 1)]
+            repeated.append(
+                self._tracer.create_proxy(
+                    "call_function", torch.ops.aten.expand.default, (value, sizes), {}
+                )
+            )
+        return repeated
+
+    def _batch_size(self, x: fx.Proxy) -> fx.Proxy:
+        return self._tracer.create_proxy("call_function", torch.ops.aten.sym_size.int, (x, 0), {})
+
+    def _is_data(self, value: fx.Proxy) -> bool:
+        """Return whether a value depends on the inputs of the network."""
+        waiting, seen = [value.node], set()
+        while waiting:
+            node = waiting.pop()
+            if node.op == "placeholder":
+                return True
+            if node not in seen:
+                seen.add(node)
+                waiting += node.all_input_nodes
+        return False
 
     def _weight_of(self, operator: str, node: str, index: int) -> Any:
         """Return a function that registers a constant of a node in the network."""

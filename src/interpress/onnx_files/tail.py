@@ -37,8 +37,17 @@ def check_tail(reader: Reader, name: str) -> list[str]:
                 outputs += _sized(reader, known)
             if isinstance(known, fx.Proxy) and known.node.op == "call_function":
                 outputs.append(value)
+    for value in list(outputs):  # a shape is not a value of the network, but must not change
+        known = reader.values[value]
+        if isinstance(known, np.ndarray):
+            outputs.remove(value)
+            outputs += _sized(reader, known)
     outputs = list(dict.fromkeys(outputs))
     if not any(isinstance(reader.values[value], fx.Proxy) for value in outputs):
+        if not reader.unread:
+            raise CaptureError(
+                f"{name} computes nothing from its inputs; give a file with a network"
+            )
         raise _not_readable(reader, name, "the end of the file")
     return outputs
 

@@ -8,6 +8,7 @@ operators that are not part of the network.
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from typing import Any
 
@@ -30,13 +31,18 @@ def smaller_proto(original: fx.GraphModule, smaller: fx.GraphModule) -> Any:
     assert file is not None
     edit = FileEdit(file.proto)
     before, after = _tensors(original), _tensors(smaller)
-    for name, value in file.weights.items():
+    for name in file.weights:
         if name not in after:
             raise StorageError(
                 f"the smaller network has no {name!r}, so it cannot be written as ONNX: layers "
                 "were exchanged; compress without lowrank"
             )
-        if not _same(before[name], after[name]):
+    changed = {
+        value for name, value in file.weights.items() if not _same(before[name], after[name])
+    }
+    copies = {node.output[0]: node.input[0] for node in file.proto.graph.node if _is_copy(node)}
+    for name, value in file.weights.items():
+        if _source(value, copies) in changed or value in changed:
             edit.set_value(value, after[name].detach().cpu())
     for place, number in _changed_sizes(file, original, smaller).items():
         edit.set_size(place, number)
@@ -73,29 +79,42 @@ def _save_proto(proto: Any, path: str | os.PathLike[str], overwrite: bool) -> No
         raise StorageError(f"{target} exists; pass overwrite=True to replace it")
     if not target.parent.is_dir():
         raise StorageError(f"{target.parent} is not a folder; choose one that exists")
+    data = f"{target.name}.data"  # the file says this name, so it is written under it
     temporary = target.parent / f".{uuid.uuid4().hex}.tmp"
-    data = target.with_name(target.name + ".data")
-    new_data = target.parent / f".{uuid.uuid4().hex}.data"
     try:
+        temporary.mkdir()
         if proto.ByteSize() < _LARGEST:
-            temporary.write_bytes(proto.SerializeToString())
+            (temporary / target.name).write_bytes(proto.SerializeToString())
         else:
-            onnx.external_data_helper.convert_model_to_external_data(proto, location=data.name)
-            onnx.save_model(proto, temporary, save_as_external_data=True, location=new_data.name)
-            os.replace(new_data, data)
-        os.replace(temporary, target)
+            copy = onnx.ModelProto()
+            copy.CopyFrom(proto)  # saving empties the weights
+            onnx.save_model(
+                copy, temporary / target.name, save_as_external_data=True, location=data
+            )
+            os.replace(temporary / data, target.with_name(data))
+        os.replace(temporary / target.name, target)
     except OSError as error:
         raise StorageError(
             f"cannot write {target}: {error.strerror}; choose a folder that is writable and has "
             "room"
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
-        new_data.unlink(missing_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _tensors(network: fx.GraphModule) -> dict[str, Tensor]:
     return dict(network.named_parameters()) | dict(network.named_buffers())
+
+
+def _is_copy(node: Any) -> bool:
+    return node.op_type == "Identity" and node.domain in ("", "ai.onnx")
+
+
+def _source(value: str, copies: dict[str, str]) -> str:
+    """Return the value that a value is a copy of, through any number of copies."""
+    while value in copies:
+        value = copies[value]
+    return value
 
 
 def _same(before: Tensor, after: Tensor) -> bool:

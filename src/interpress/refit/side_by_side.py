@@ -199,8 +199,12 @@ class SideBySide:
             return None
         shape, output = full_values[full.summand].shape, node.meta["val"].shape
         captured = [fixed_size(size) for size in output]
-        same_shape = len(shape) == len(output) and all(
-            size in (None, actual) for size, actual in zip(captured[1:], shape[1:], strict=True)
+        # one of both may be the same for all examples, such as learned positions
+        examples = fixed_size(full.summand.meta["val"].shape[0]) if shape else None
+        same_shape = (
+            len(shape) == len(output)
+            and examples == captured[0]
+            and all(size in (None, own) for size, own in zip(captured[1:], shape[1:], strict=True))
         )
         return (full.summand, small.summand) if same_shape else None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import os
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from interpress.storage.example_description import describe
 from interpress.storage.fingerprint import fingerprint, matches
 from interpress.storage.result_folder import PRUNED, WEIGHTS
 
+_LONGEST = 200  # characters of an error of timm
 _INSTEAD = "use result.save and interpress.load"
 
 
@@ -55,8 +57,17 @@ def pruned_text(outcome: Outcome) -> str:
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors of a result folder: each once, with buffers that a state dict omits."""
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    """Return the tensors that timm loads, which are those of the state dict.
+
+    A tensor with several names is written several times: a file cannot hold it once.
+    """
+    tensors: dict[str, Tensor] = {}
+    written: set[int] = set()
+    for name, tensor in model.state_dict().items():
+        again = tensor.data_ptr() in written
+        written.add(tensor.data_ptr())
+        tensors[name] = tensor.clone() if again else tensor
+    return tensors
 
 
 def _adapt_function(original: nn.Module) -> Any:
@@ -74,8 +85,10 @@ def _problem(adapt: Any, outcome: Outcome, text: str, tensors: dict[str, Tensor]
         rebuilt = adapt(copy.deepcopy(outcome.original), text)
         rebuilt.load_state_dict(tensors, strict=True)
     except Exception as error:  # timm's code for a structure that it does not expect
+        # of a state dict that does not fit, the first line is a heading
         lines = [line.strip() for line in str(error).splitlines()]
-        return f"{type(error).__name__}: {' '.join(lines[:2])}"[:200]
+        reason = lines[1] if len(lines) > 1 and lines[0].endswith(":") else " ".join(lines[:1])
+        return f"{type(error).__name__}: {textwrap.shorten(reason, _LONGEST, placeholder=' ...')}"
     expected = fingerprint(outcome.network.model, describe(outcome.spaces.program.example))
     judged = rebuilt.eval().get_submodule("" if outcome.part is None else outcome.part.name)
     if expected is None or not matches(judged, expected):

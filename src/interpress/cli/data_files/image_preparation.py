@@ -19,7 +19,7 @@ class ImagePreparation:
 
     def __init__(self, options: DataOptions) -> None:
         self.size, self.gray, self.preset = options.image_size(), options.gray, options.preset
-        self._shorter_side = options.resized()
+        self._shorter_side, self._crop = options.resized(), options.crop or 1.0
         self._interpolation = (options.interpolation or INTERPOLATIONS[0]).upper()
         self.mean, self.std = (torch.tensor(values) for values in options.normalization())
 
@@ -33,6 +33,8 @@ class ImagePreparation:
             "mean": mean,
             "std": std,
             "color": "gray" if self.gray else "RGB",
+            "crop": self._crop,
+            "interpolation": self._interpolation.lower(),
         }
 
     def batch(self, images: list[bytes | Path], names: list[str]) -> Tensor:

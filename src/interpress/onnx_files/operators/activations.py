@@ -39,6 +39,9 @@ def dropout(call: Call) -> Any:
     """Read `Dropout`."""
     if len(call.node.output) > 1 and call.node.output[1]:
         call.refuse("its mask is read")
+    training = call.constant(2)
+    if call.has(2) and (training is None or bool(training)):
+        call.refuse("it is or may be in training mode; export the network in evaluation mode")
     return call.tensor(0)
 
 

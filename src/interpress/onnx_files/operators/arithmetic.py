@@ -14,8 +14,8 @@ from interpress.onnx_files.call import Call, aten
 from interpress.onnx_files.registry import operator
 
 _BINARY = {
-    "Sub": python.sub, "Mul": python.mul, "Pow": python.pow, "Equal": python.eq,
-    "Greater": python.gt, "GreaterOrEqual": python.ge, "Less": python.lt, "LessOrEqual": python.le,
+    "Sub": python.sub, "Mul": python.mul, "Equal": python.eq, "Greater": python.gt,
+    "GreaterOrEqual": python.ge, "Less": python.lt, "LessOrEqual": python.le,
 }  # fmt: skip
 
 
@@ -80,14 +80,18 @@ def divide(call: Call) -> Any:
     """Read `Div`."""
     _check_broadcast(call)
     a, b = call.operand(0), call.operand(1)
-    if any(_is_integer(call, position) for position in (0, 1)):
+    if any(call.is_integer(position) for position in (0, 1)):
         return call.run(torch.div, a, b, rounding_mode="trunc")
     return call.run(python.truediv, a, b)
 
 
-def _is_integer(call: Call, position: int) -> bool:
-    constant = call.constant(position)
-    return constant is not None and not constant.is_floating_point()
+@operator("Pow")
+def power(call: Call) -> Any:
+    """Read `Pow`."""
+    _check_broadcast(call)
+    if call.is_integer(0) and not call.is_integer(1):
+        call.refuse("it raises whole numbers to a power that is not whole")
+    return call.run(python.pow, call.operand(0), call.operand(1))
 
 
 @operator("Mod")

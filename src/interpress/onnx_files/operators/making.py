@@ -24,7 +24,7 @@ def shape(call: Call) -> Any:
     known = call.shape(0)
     dims = range(rank)[call.attribute("start", 0) : call.attribute("end", rank)]
     if call.constant(0) is not None:
-        return torch.tensor([known[dim] for dim in dims] if known else [])
+        return torch.tensor([known[dim] for dim in dims] if known else [], dtype=torch.int64)
     array = np.empty(len(dims), dtype=object)
     for position, dim in enumerate(dims):
         array[position] = call.size(x, dim)
@@ -34,6 +34,9 @@ def shape(call: Call) -> Any:
 @operator("Size")
 def size(call: Call) -> Any:
     """Read `Size`."""
+    constant = call.constant(0)
+    if constant is not None:
+        return torch.tensor(constant.numel())
     return call.run(aten.sym_numel.default, call.tensor(0))
 
 
@@ -64,7 +67,7 @@ def constant_of_shape(call: Call) -> Any:
 def arange(call: Call) -> Any:
     """Read `Range`."""
     start, limit, step = (call.number(position) for position in range(3))
-    dtype = torch.float32 if call.is_float(call.node.output[0]) else torch.int64
+    dtype = DTYPES.get(call.type_of(call.node.output[0]) or 0, torch.int64)
     return call.run(aten.arange.start_step, start, limit, step, dtype=dtype)
 
 
@@ -72,7 +75,12 @@ def arange(call: Call) -> Any:
 def eye_like(call: Call) -> Any:
     """Read `EyeLike`."""
     known = call.shape(0)
-    if known is None or None in known or call.attribute("k", 0):
+    if call.attribute("k", 0):
+        call.refuse("it asks for another diagonal")
+    if known is None or None in known:
         call.refuse("the shape of its input is not known")
-    dtype = DTYPES.get(int(call.attribute("dtype", 1)), torch.float32)
+    number = call.attribute("dtype", call.type_of(call.node.input[0]))
+    if number not in DTYPES:
+        call.refuse("its element type is not known")
+    dtype = DTYPES[int(number)]
     return torch.eye(int(known[0] or 0), int(known[1] or 0), dtype=dtype)

@@ -12,6 +12,8 @@ from interpress.onnx_files.registry import operator
 from interpress.onnx_files.sizes import FileInt, Place
 
 _END = 2**31 - 1  # ends from here on mean the end of the dim
+_INT32 = 6  # the element type, as the number that ONNX gives it
+_PADDING = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
 @operator("Concat")
@@ -79,7 +81,8 @@ def gather(call: Call) -> Any:
     if index is not None and index.ndim == 0 and not call.folds:
         return call.run(aten.select.int, call.tensor(0), axis, call.number(1))
     table, index = call.tensor(0), call.tensor(1)
-    if axis == 0 and call.constant(0) is not None and len(call.shape(0) or ()) == 2:
+    is_table = call.constant(0) is not None and len(call.shape(0) or ()) == 2
+    if axis == 0 and is_table and not _counts_from_end(call):
         return call.run(aten.embedding.default, table, index)
     dims: list[Any] = [None] * (axis if axis >= 0 else axis + call.rank(0))
     return call.run(aten.index.Tensor, table, [*dims, index])
@@ -88,8 +91,18 @@ def gather(call: Call) -> Any:
 @operator("GatherElements")
 def gather_elements(call: Call) -> Any:
     """Read `GatherElements`."""
-    axis = int(call.attribute("axis", 0))
-    return call.run(aten.gather.default, call.tensor(0), axis, call.tensor(1))
+    axis, index = int(call.attribute("axis", 0)), call.tensor(1)
+    if _counts_from_end(call):
+        call.refuse("its indices count from the end")
+    if call.type_of(call.node.input[1]) == _INT32:
+        index = call.run(aten.to.dtype, index, torch.int64)
+    return call.run(aten.gather.default, call.tensor(0), axis, index)
+
+
+def _counts_from_end(call: Call) -> bool:
+    """Return whether constant indices are negative, which not all functions of PyTorch know."""
+    index = call.constant(1)
+    return index is not None and bool((index < 0).any())
 
 
 @operator("Pad")
@@ -109,10 +122,11 @@ def pad(call: Call) -> Any:
     pairs = [pad for pair in reversed([*zip(before, after, strict=True)]) for pad in pair]
     if mode == "constant":
         return call.run(aten.constant_pad_nd.default, x, pairs, value)
-    names = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}
-    while pairs and isinstance(pairs[-1], int) and pairs[-2:] == [0, 0]:
-        pairs = pairs[:-2]
-    return call.run(torch.nn.functional.pad, x, pairs, names[mode]) if pairs else x
+    spatial = call.rank(0) - 2
+    others = pairs[2 * spatial :]
+    if any(not isinstance(number, int) or number != 0 for number in others) or spatial < 1:
+        call.refuse(f"it pads batch or channels in mode {mode!r}")
+    return call.run(torch.nn.functional.pad, x, pairs[: 2 * spatial], _PADDING[mode])
 
 
 @operator("Trilu")

@@ -5,8 +5,12 @@ from __future__ import annotations
 import operator as python
 from typing import Any
 
+from torch import Tensor
+
 from interpress.onnx_files.call import Call, aten
 from interpress.onnx_files.registry import operator
+
+_SMALLEST = 1e-30  # a norm that is not zero
 
 
 @operator("BatchNormalization")
@@ -42,7 +46,7 @@ def layer_normalization(call: Call) -> Any:
     shape, scale = call.shape(0), call.constant(1)
     axis = call.attribute("axis", -1)
     if scale is not None:
-        sizes = [call.implied(size) for size in scale.shape]
+        sizes = _normalized(call, scale, axis)
     elif shape is not None and all(size is not None for size in shape[axis:]):
         sizes = [int(size or 0) for size in shape[axis:]]
     else:
@@ -71,10 +75,23 @@ def rms_normalization(call: Call) -> Any:
     if scale is None:
         call.refuse("its scale is computed by the network")
     return call.run(
-        aten.rms_norm.default, call.tensor(0),
-        [call.implied(size) for size in scale.shape], call.tensor(1),
+        aten.rms_norm.default,
+        call.tensor(0),
+        _normalized(call, scale, call.attribute("axis", -1)),
+        call.tensor(1),
         call.attribute("epsilon", 1e-5),
-    )  # fmt: skip
+    )
+
+
+def _normalized(call: Call, scale: Tensor, axis: int) -> list[int]:
+    """Return the sizes of the dims that are normalised over, which are those of the scale."""
+    count = -axis if axis < 0 else call.rank(0) - axis
+    known = (call.shape(0) or ())[-count:]
+    if count != scale.ndim:
+        call.refuse(f"it normalises over {count} dims, but its scale has {scale.ndim}")
+    if any(size not in (None, own) for size, own in zip(known, scale.shape, strict=False)):
+        call.refuse(f"the sizes that it normalises over are {known}, not those of its scale")
+    return [call.implied(size) for size in scale.shape]
 
 
 @operator("LpNormalization")
@@ -83,4 +100,5 @@ def lp_normalization(call: Call) -> Any:
     x, order = call.tensor(0), call.attribute("p", 2)
     axis = call.attribute("axis", -1)
     norm = call.run(aten.linalg_vector_norm.default, x, float(order), [int(axis)], True)
-    return call.run(python.truediv, x, norm)
+    # zeros stay zeros
+    return call.run(python.truediv, x, call.run(aten.clamp.default, norm, _SMALLEST))

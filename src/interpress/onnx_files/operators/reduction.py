@@ -23,6 +23,8 @@ def reduce(call: Call) -> Any:
     axes = _axes(call)
     if axes is None:
         return call.tensor(0)
+    if call.node.op_type == "ReduceMean" and call.is_integer(0):
+        call.refuse("it takes the mean of whole numbers")
     keep = bool(call.attribute("keepdims", 1))
     return call.run(_REDUCTIONS[call.node.op_type], call.tensor(0), axes, keep)
 

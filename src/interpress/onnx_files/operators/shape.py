@@ -32,9 +32,9 @@ def _is(size: Any, number: int) -> bool:
 def flatten(call: Call) -> Any:
     """Read `Flatten`."""
     x, axis = call.tensor(0), int(call.attribute("axis", 1))
+    axis = axis if axis >= 0 else axis + call.rank(0)
     if axis == 0:
         return call.run(aten.reshape.default, x, [1, -1])
-    axis = axis if axis > 0 else axis + call.rank(0)
     rows = x if axis == 1 else call.run(aten.flatten.using_ints, x, 0, axis - 1)
     shape = call.shape(0)
     if shape is not None and len(shape) == axis:

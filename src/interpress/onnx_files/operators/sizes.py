@@ -163,9 +163,7 @@ def product(call: Call) -> Any:
     total: Any = 1
     for number in call.sizes(0).reshape(-1):
         total = total * number
-    array = np.empty((1,) if call.attribute("keepdims", 1) else (), dtype=object)
-    array[()] = total
-    return array
+    return _array(total).reshape((1,) if call.attribute("keepdims", 1) else ())
 
 
 @on_sizes("Neg")
