@@ -23,6 +23,8 @@ def file_of(nodes: list[tuple[str, list[str], str, dict[str, object]]]) -> Model
         numpy_helper.from_array(rand(1, 1, 4), "token"),
         numpy_helper.from_array(rand(4, 4, seed=3), "w"),
         numpy_helper.from_array(rand(24, 5, seed=4), "w2"),
+        numpy_helper.from_array(rand(4, 12, seed=5), "up"),
+        numpy_helper.from_array(rand(12, 4, seed=6), "down"),
     ]  # fmt: skip
     made = [helper.make_node(op, ins, [out], **words) for op, ins, out, words in nodes]
     return model_from(made, [tensor_input("x", 1, 6, 4)], ["y"], constants)
@@ -49,7 +51,9 @@ def test_read_for_any_number_of_examples(name: str) -> None:
 
 
 FIXED = {
-    "it mixes examples": [("Reshape", ["x", "s3"], "a", {}), ("Softmax", ["a"], "b", {"axis": 0}),
+    "it mixes examples": [("MatMul", ["x", "up"], "u", {}), ("Relu", ["u"], "r", {}),
+                          ("MatMul", ["r", "down"], "d", {}), ("Reshape", ["d", "s3"], "a", {}),
+                          ("Softmax", ["a"], "b", {"axis": 0}),
                           ("Reshape", ["b", "s4"], "c", {}), ("MatMul", ["c", "w2"], "y", {})],
 }  # fmt: skip
 
@@ -58,5 +62,7 @@ def test_a_file_that_is_right_for_one_example_only() -> None:
     model = file_of(FIXED["it mixes examples"])
     network = read_onnx(model)
     assert network(torch.rand(1, 6, 4)).shape == (1, 5)
-    with pytest.raises(CaptureError, match=r"one example at a time.*dynamic batch"):
-        interpress.compress(model, torch.rand(20, 6, 4), flops=0.7)
+    examples = torch.from_numpy(rand(60, 6, 4))
+    for data in (examples, [example[None] for example in examples]):
+        with pytest.raises(CaptureError, match=r"one example at a time.*dynamic batch"):
+            interpress.compress(model, data, flops=0.9)

@@ -195,6 +195,32 @@ def test_equal_biases_that_a_file_holds_once_belong_to_separate_layers(tmp_path:
     assert result.onnx.error < 1e-5
 
 
+def test_norms_without_parameters_that_share_their_ones_and_zeros() -> None:
+    """Of a norm that is not affine, exporters write ones and zeros, once for all layers."""
+    constants = {
+        "w1": rand(8, 3, 1, 1), "w2": rand(8, 8, 1, 1, seed=1), "w3": rand(4, 8, 1, 1, seed=2),
+        "ones": np.ones(8, np.float32), "zeros": np.zeros(8, np.float32),
+    }  # fmt: skip
+    norm = ["ones", "zeros", "zeros", "ones"]
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"]),
+        helper.make_node("BatchNormalization", ["a", *norm], ["b"]),
+        helper.make_node("Relu", ["b"], ["c"]),
+        helper.make_node("Conv", ["c", "w2"], ["d"]),
+        helper.make_node("BatchNormalization", ["d", *norm], ["e"]),
+        helper.make_node("Relu", ["e"], ["f"]),
+        helper.make_node("Conv", ["f", "w3"], ["y"]),
+    ]
+    items = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    model = model_from(nodes, [X], ["y"], items)
+    x = torch.from_numpy(rand(40, 3, 8, 8))
+    assert len(interpress.find_spaces(read_onnx(model), x[:2]).shrinkable) == 2
+    result = interpress.compress(model, x, flops=0.6)
+    assert len({space.after for space in result.plan}) == 2
+    assert result.onnx is not None
+    assert result.onnx.error < 1e-5
+
+
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="is not a file; give the path"):
         read_onnx(tmp_path / "none.onnx")

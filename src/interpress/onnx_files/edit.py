@@ -44,6 +44,15 @@ class FileEdit:
                 for dim, size in zip(dims, tensor.shape, strict=True):
                     dim.dim_value = size
 
+    def set_input(self, index: int, name: str, tensor: Tensor) -> None:
+        """Set a weight for one of the nodes that read it; the others keep the old one."""
+        new = self._new_name(name)
+        self._graph.initializer.append(self._item(new, tensor))
+        inputs = self._nodes[index].input
+        for position, value in enumerate(inputs):
+            if value == name:
+                inputs[position] = new
+
     def set_size(self, place: Place, number: int) -> None:
         """Set an integer, in an attribute or in an input of a node."""
         node = self._nodes[place.node]

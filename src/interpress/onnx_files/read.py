@@ -121,6 +121,7 @@ def _read(
             inputs=inputs,
             outputs=tuple(outputs),
             weights={weight: value for weight, value in reader.weights.items() if weight in used},
+            readers={weight: node for weight, node in reader.readers.items() if weight in used},
             sizes={key: place for key, place in reader.sizes.items() if key[0] in nodes},
             kept=tuple(f"{count} {operator}" for operator, count in kept.items()),
         ),

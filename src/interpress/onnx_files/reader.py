@@ -63,7 +63,9 @@ class Reader:
         self._tracer = _Tracer(self.sizes)
         self._tracer.root = self.root
         self.graph = self._tracer.graph = fx.Graph(tracer_cls=fx.Tracer)
-        self._proxies: dict[str, fx.Proxy] = {}
+        self.readers: dict[str, int] = {}
+        """Parameters that share a value of the file, to the one node that reads each."""
+        self._proxies: dict[tuple[str, int | None], fx.Proxy] = {}
         self.values: dict[str, Any] = {item.name: _tensor(item) for item in proto.graph.initializer}
         self._aliases: dict[str, str] = {}
         self._known = Shapes(proto, one_example or {})
@@ -235,17 +237,23 @@ class Reader:
 
         def as_weight(value: str, constant: Tensor, buffer: bool) -> fx.Proxy:
             value = self._aliases.get(value, value)
-            if value not in self._proxies:
+            # exporters write equal vectors once, which must not make their layers equally wide
+            is_shared = bool(operator) and self._uses[value] > 1
+            shares = is_shared and constant.ndim == 1 and constant.is_floating_point()
+            key = (value, index if shares else None)
+            if key not in self._proxies:
                 nodes = self.proto.graph.node
                 inputs = [self._aliases.get(name, name) for name in nodes[index].input]
                 inputs = inputs if operator else [value]
                 wanted = parameter_name(value, node, inputs.index(value))
                 trained = constant.is_floating_point() and not buffer
-                tensor = nn.Parameter(constant) if trained else constant
-                name = register(self.root, wanted, tensor)
+                own = constant.clone() if shares else constant
+                name = register(self.root, wanted, nn.Parameter(own) if trained else own)
                 self.weights[name] = value
-                self._proxies[value] = self._tracer.create_proxy("get_attr", name, (), {})
-            return self._proxies[value]
+                if shares:
+                    self.readers[name] = index
+                self._proxies[key] = self._tracer.create_proxy("get_attr", name, (), {})
+            return self._proxies[key]
 
         return as_weight
 

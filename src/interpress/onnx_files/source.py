@@ -27,6 +27,8 @@ class OnnxFile:
     """The names of the values that the network returns."""
     weights: Mapping[str, str] = field(default_factory=dict)
     """The parameters and buffers of the network, to the names of the values in the file."""
+    readers: Mapping[str, int] = field(default_factory=dict)
+    """Parameters that share a value of the file, to the index of the one node that reads each."""
     sizes: Mapping[tuple[str, Path], Place] = field(default_factory=dict)
     """Integers among the arguments of the network's nodes, to their places in the file."""
     kept: tuple[str, ...] = ()

@@ -42,8 +42,12 @@ def smaller_proto(original: fx.GraphModule, smaller: fx.GraphModule) -> Any:
     }
     copies = {node.output[0]: node.input[0] for node in file.proto.graph.node if _is_copy(node)}
     for name, value in file.weights.items():
-        if _source(value, copies) in changed or value in changed:
-            edit.set_value(value, after[name].detach().cpu())
+        tensor = after[name].detach().cpu()
+        if name in file.readers:
+            if not _same(before[name], after[name]):
+                edit.set_input(file.readers[name], value, tensor)
+        elif _source(value, copies) in changed or value in changed:
+            edit.set_value(value, tensor)
     for place, number in _changed_sizes(file, original, smaller).items():
         edit.set_size(place, number)
     return edit.finished()
