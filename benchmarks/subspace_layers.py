@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+Layer = nn.Conv2d | nn.Linear
 _STARTS = 5  # of the clustering, each from random clusters
 _ROUNDS = 30  # of assigning rows and fitting subspaces
 
@@ -28,7 +29,7 @@ class GroupedLinear(nn.Module):
 class Clustered(nn.Module):
     """A layer whose outputs fall into clusters; each reads its own part of the first layer's."""
 
-    def __init__(self, first: nn.Module, seconds: list[nn.Module], order: Tensor) -> None:
+    def __init__(self, first: nn.Module, seconds: list[Layer], order: Tensor) -> None:
         super().__init__()
         self.first = first
         self.seconds = nn.ModuleList(seconds)
@@ -44,7 +45,7 @@ class Clustered(nn.Module):
         return torch.cat(outputs, self._dim).index_select(self._dim, self.order)
 
 
-def sliced_layers(module: nn.Conv2d | nn.Linear, slices: int, rank: int) -> nn.Sequential:
+def sliced_layers(module: Layer, slices: int, rank: int) -> nn.Sequential:
     """Return the two layers of ALDS: `W_i ~= A_i @ B_i` for every slice of the input channels."""
     W = module.weight.detach().flatten(1).double()
     U, S, V = torch.linalg.svd(torch.stack(W.chunk(slices, 1)), full_matrices=False)
@@ -58,7 +59,7 @@ def sliced_layers(module: nn.Conv2d | nn.Linear, slices: int, rank: int) -> nn.S
     return nn.Sequential(first, _second_layer(module, A, module.bias))
 
 
-def clustered_layers(module: nn.Conv2d | nn.Linear, clusters: int, rank: int) -> nn.Module:
+def clustered_layers(module: Layer, clusters: int, rank: int) -> nn.Module:
     """Return the layers of Messi: `W_c ~= A_c @ B_c` for the rows of every cluster."""
     W = module.weight.detach().flatten(1).double()
     cluster_of = cluster_rows(W, clusters, rank)
@@ -112,26 +113,25 @@ def _squared_distances(rows: Tensor, cluster_of: Tensor, clusters: int, rank: in
     return distances
 
 
-def _first_layer(module: nn.Conv2d | nn.Linear, B: Tensor, groups: int) -> nn.Module:
+def _first_layer(module: Layer, B: Tensor, groups: int) -> nn.Module:
     """Return the layer with the kernel of the original and the rows of `B` as its filters."""
     like: Any = {"device": module.weight.device, "dtype": module.weight.dtype}
-    layer: nn.Conv2d | nn.Linear
+    layer: Layer
     if isinstance(module, nn.Linear):
         layer = nn.Linear(module.in_features, len(B), bias=False, **like)
     else:
-        padding: Any = module.padding
-        kernel: Any = module.kernel_size
+        names = ("kernel_size", "stride", "padding", "dilation", "padding_mode")
+        same: Any = {name: getattr(module, name) for name in names}
         layer = nn.Conv2d(
-            module.in_channels, len(B), kernel, module.stride, padding, module.dilation,
-            groups, bias=False, padding_mode=module.padding_mode, **like,
-        )  # type: ignore[arg-type]  # fmt: skip
+            module.in_channels, len(B), groups=groups, bias=False, **same, **like
+        )  # fmt: skip
     return _filled(layer, B, None)
 
 
-def _second_layer(module: nn.Conv2d | nn.Linear, A: Tensor, bias: Tensor | None) -> nn.Module:
+def _second_layer(module: Layer, A: Tensor, bias: Tensor | None) -> Layer:
     """Return the linear layer or 1 x 1 convolution of `A`, with a bias."""
     like: Any = {"device": module.weight.device, "dtype": module.weight.dtype}
-    layer: nn.Conv2d | nn.Linear
+    layer: Layer
     if isinstance(module, nn.Linear):
         layer = nn.Linear(A.shape[1], len(A), bias is not None, **like)
     else:
@@ -139,7 +139,7 @@ def _second_layer(module: nn.Conv2d | nn.Linear, A: Tensor, bias: Tensor | None)
     return _filled(layer, A, bias)
 
 
-def _filled(layer: nn.Conv2d | nn.Linear, weight: Tensor, bias: Tensor | None) -> nn.Module:
+def _filled(layer: Layer, weight: Tensor, bias: Tensor | None) -> Layer:
     with torch.no_grad():
         layer.weight.copy_(weight.reshape(layer.weight.shape))
         if bias is not None:
