@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -85,7 +86,9 @@ def contenders(
 
 
 def _compressed(analysis: interpress.Analysis, keep: float, method: Method) -> nn.Module:
-    return analysis.compress(flops=keep, method=method, progress=False).model
+    with warnings.catch_warnings():  # the tables show how good the network is
+        warnings.simplefilter("ignore", UserWarning)
+        return analysis.compress(flops=keep, method=method, progress=False).model
 
 
 def _tried(name: str, build: Callable[[], nn.Module]) -> Iterator[Contender]:

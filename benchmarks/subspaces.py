@@ -169,6 +169,11 @@ def choose_slices(layers: Sequence[SlicedLayer], budget: float) -> list[Choice]:
             if start else 1
             for layer in layers
         ]  # fmt: skip
+        smallest = sum(
+            min(one.cost(k, 1), one.full_cost) for one, k in zip(layers, slices, strict=True)
+        )
+        if start and smallest > budget:
+            continue  # many slices need many outputs even at rank 1
         for _ in range(_ROUNDS):
             ranks = _ranks_of_one_bound(layers, slices, budget)
             better = [_best_slices(*one) for one in zip(layers, slices, ranks, strict=True)]
