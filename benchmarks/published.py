@@ -25,21 +25,21 @@ class Published(NamedTuple):
     accuracy: float
     change: float
     """Accuracy of the original minus that of the smaller network, in points."""
-    agreement: float | None
-    """In percent; None where the paper has none."""
+    agreement: str
+    """In percent, with the digits of the paper; empty where the paper has none."""
     epochs: int
     """Epochs of training with labels."""
 
 
 FIGURES = (
-    Published(CIFAR, "ID (the paper)", 50, 93.31, 0.30, 97.29, 60),
-    Published(CIFAR, "ID, then LRank (the paper)", 50, 93.43, 0.31, 95.9, 0),
-    Published(CIFAR, "Polar", 54, 93.92, 0.04, None, 200),
-    Published(CIFAR, "an independently trained network", 0, 93.60, 0.0, 93.02, 160),
-    Published(IMAGENET, "ID, then LRank (the paper)", 43, 68.84, 2.67, 85.66, 0),
-    Published(IMAGENET, "ID, then LRank (the paper)", 43, 70.50, 1.01, 90.90, 10),
-    Published(IMAGENET, "AMC", 48, 70.49, 0.65, 76.03, 120),
-    Published(IMAGENET, "CP", 53, 68.20, 2.66, 78.47, 10),
+    Published(CIFAR, "ID (the paper)", 50, 93.31, 0.30, "97.29", 60),
+    Published(CIFAR, "ID, then LRank (the paper)", 50, 93.43, 0.31, "95.9", 0),
+    Published(CIFAR, "Polar", 54, 93.92, 0.04, "", 200),
+    Published(CIFAR, "an independently trained network", 0, 93.60, 0.0, "93.02", 160),
+    Published(IMAGENET, "ID, then LRank (the paper)", 43, 68.84, 2.67, "85.66", 0),
+    Published(IMAGENET, "ID, then LRank (the paper)", 43, 70.50, 1.01, "90.90", 10),
+    Published(IMAGENET, "AMC", 48, 70.49, 0.65, "76.03", 120),
+    Published(IMAGENET, "CP", 53, 68.20, 2.66, "78.47", 10),
 )
 """The rows of AMC, Polar and CP, and the paper's own rows beside them."""
 
@@ -49,7 +49,7 @@ def markdown() -> str:
     lines = [
         [one.data, one.method, one.removed, f"{one.accuracy:.2f}",
          f"{one.change:.2f}" if one.removed else "",
-         "not given" if one.agreement is None else f"{one.agreement:.2f}", one.epochs]
+         one.agreement or "not given", one.epochs]
         for one in FIGURES
     ]  # fmt: skip
     header = ["network and data", "method", "FLOPs removed, %", "accuracy, %",

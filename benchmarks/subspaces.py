@@ -130,7 +130,7 @@ class SlicedLayer:
         self._bounds = {}
         for k in self.slices:
             values = torch.linalg.svdvals(torch.stack(W.chunk(k, 1)))  # (k, modes)
-            self._bounds[k] = k**0.5 * values.amax(0) / norm
+            self._bounds[k] = (k**0.5 * values.amax(0) / norm).cpu()
 
     def cost_per_rank(self, slices: int) -> int:
         """Return the multiplications per rank."""
