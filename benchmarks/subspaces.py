@@ -113,8 +113,8 @@ def cluster_rank(layer: Layer, share: float) -> int | None:
 
 def _cluster_cost(layer: Layer) -> int:
     """Return the multiplications per dimension of the subspaces of all clusters."""
-    outputs, inputs = layer.matrix.shape
-    return (CLUSTERS * inputs + outputs) * layer.positions
+    weight = layer.module.weight
+    return (CLUSTERS * weight[0].numel() + len(weight)) * layer.positions
 
 
 class SlicedLayer:
