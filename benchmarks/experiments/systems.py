@@ -62,6 +62,7 @@ def _run(settings: Settings, name: str, seed: int) -> list[Row]:
         smaller = interiors.compress(flops=KEEP, progress=False).model
         add("preserve" + INTERIORS, "T + refit", smaller)
     snip.prepare(interiors, calibration)
+    coresets.register()
     for selection in settings.track(SELECTIONS, f"{name}, seed {seed}"):
         add_baseline(selection, interiors, calibration, add)
     add(coresets.NAME, OWN, coresets.reweighted(interiors, KEEP))
