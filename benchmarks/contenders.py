@@ -67,7 +67,7 @@ def contenders(
     by the end of the row's name.
     """
     for name, method in METHODS.items():
-        yield from _tried(name, partial(_compressed, analysis, keep, method))
+        yield compressed(analysis, name, keep, method)
     plain = Method(selection="l2", allocation="constant", refit=False, correct=False)
     uncorrected = [(MAGNITUDE, partial(_compressed, analysis, keep, plain))]
     if peers.available():
@@ -83,6 +83,11 @@ def contenders(
                     peers.recalibrate_batch_norms, first.model, calibration, _AT_ONCE
                 )
                 yield from _tried(name + RECALIBRATED, recalibrate)
+
+
+def compressed(analysis: interpress.Analysis, name: str, keep: float, method: Method) -> Contender:
+    """Return the network of one method of interpress."""
+    return next(_tried(name, partial(_compressed, analysis, keep, method)))
 
 
 def _compressed(analysis: interpress.Analysis, keep: float, method: Method) -> nn.Module:

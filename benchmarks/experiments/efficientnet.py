@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import interpress
-from benchmarks.contenders import contenders, tables_by_budget
+from benchmarks.contenders import METHODS, Contender, compressed, contenders, tables_by_budget
 from benchmarks.data.samples import load_samples
 from benchmarks.experiment import Job, Report, Row, Settings, require_folder
 from benchmarks.packaged import InvertedBottlenecks, load_efficientnet
@@ -26,39 +26,72 @@ from benchmarks.subjects import load_training_digits
 
 ABOUT = "EfficientNet-Lite2 on ImageNet samples (needs its packages; a stand-in with --quick)"
 BUDGETS = (0.8, 0.65)
+LAST_CONVOLUTION = "_conv_head"
+"""The space that the classifier reads, after pooling."""
 _AT_ONCE = 25  # images per batch
 
 
 def jobs(settings: Settings) -> Iterator[Job]:
-    """Yield one job per budget and seed."""
-    for keep in BUDGETS[:1] if settings.quick else BUDGETS:
-        for seed in settings.seed_range(1):
+    """Yield one job per budget and seed, and one per seed with the last convolution left whole."""
+    for seed in settings.seed_range(1):
+        for keep in BUDGETS[:1] if settings.quick else BUDGETS:
             yield Job(f"{keep:g}/{seed}", partial(_run, settings, keep, seed))
+        if not settings.quick:
+            yield Job(f"whole/{seed}", partial(_run_with_last_whole, settings, seed))
 
 
 def _run(settings: Settings, keep: float, seed: int) -> list[Row]:
-    model, images, labels = _subject(settings)
-    model, images = model.to(settings.device), images.to(settings.device)
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
-    fitted, tested = order.tensor_split(2)
-    calibration = images[fitted.to(images.device)]
-    testing, right = images[tested.to(images.device)], labels[tested].to(images.device)
-    original = _decisions(model, testing)
-    analysis = interpress.analyze(model, calibration, seed=seed, progress=False)
-    common = {
-        "network": "efficientnet-lite2", "asked": keep, "seed": seed,
-        "calibration": len(calibration), "tested": len(testing),
-        "original": _percentage(original == right),
-    }  # fmt: skip
-    rows: list[Row] = []
-    for contender in contenders(analysis, model, calibration, keep):
-        row = common | contender.row(model, calibration[:1])
+    split = _Split(settings, seed)
+    analysis = interpress.analyze(split.model, split.calibration, seed=seed, progress=False)
+    found = contenders(analysis, split.model, split.calibration, keep)
+    return [split.row(contender, keep) for contender in found]
+
+
+def _run_with_last_whole(settings: Settings, seed: int) -> list[Row]:
+    """Return rows of the paper's methods, with the convolution before the classifier excluded.
+
+    The classifier reads pooled values, one row per image. With fewer images than channels, some
+    channels look superfluous, and these methods cut them first.
+    """
+    split = _Split(settings, seed)
+    analysis = interpress.analyze(
+        split.model, split.calibration, seed=seed, exclude=[LAST_CONVOLUTION], progress=False
+    )
+    return [
+        split.row(
+            compressed(analysis, f"{name}, last convolution whole", keep, METHODS[name]), keep
+        )
+        for keep in BUDGETS
+        for name in ("iterative-id", "constant-id")
+    ]
+
+
+class _Split:
+    """The network, images that calibrate, and others that test."""
+
+    def __init__(self, settings: Settings, seed: int) -> None:
+        model, images, labels = _subject(settings)
+        self.model, images = model.to(settings.device), images.to(settings.device)
+        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
+        fitted, tested = order.tensor_split(2)
+        self.seed, self.calibration = seed, images[fitted.to(images.device)]
+        self._testing = images[tested.to(images.device)]
+        self._right = labels[tested].to(images.device)
+        self._original = _decisions(self.model, self._testing)
+
+    def row(self, contender: Contender, keep: float) -> Row:
+        """Return the row of a smaller network."""
+        row = {
+            "network": "efficientnet-lite2", "asked": keep, "seed": self.seed,
+            "calibration": len(self.calibration), "tested": len(self._testing),
+            "original": _percentage(self._original == self._right),
+        }  # fmt: skip
+        row |= contender.row(self.model, self.calibration[:1])
         if contender.model is not None:
-            decisions = _decisions(contender.model, testing)
-            row["agreement"] = _percentage(decisions == original)
-            row["accuracy"] = _percentage(decisions == right)
-        rows.append(row)
-    return rows
+            decisions = _decisions(contender.model, self._testing)
+            row["agreement"] = _percentage(decisions == self._original)
+            row["accuracy"] = _percentage(decisions == self._right)
+        return row
 
 
 def _subject(settings: Settings) -> tuple[nn.Module, Tensor, Tensor]:
