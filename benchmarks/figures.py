@@ -109,6 +109,11 @@ def _lemma_ratio(report: Report) -> str:
     return f"{min(ratios):.0f} to {max(ratios):.0f}"
 
 
+def _contender_agreement(report: Report, network: str, asked: str, method: str) -> str:
+    rows = report.where(network=network, asked=float(asked), method=method)
+    return mean_with_interval([row["agreement"] for row in rows if "failed" not in row])
+
+
 _QUESTIONS: dict[tuple[str, str], Callable[..., str]] = {
     ("baselines", "agreement"): _baseline_agreement,
     ("baselines", "lead"): _baseline_lead,
@@ -122,6 +127,8 @@ _QUESTIONS: dict[tuple[str, str], Callable[..., str]] = {
     ("composition", "wins"): _composition_wins,
     ("quantize", "agreement"): _int8_agreement,
     ("theory", "ratio"): _lemma_ratio,
+    ("efficientnet", "agreement"): _contender_agreement,
+    ("pitch", "agreement"): _contender_agreement,
 }
 
 

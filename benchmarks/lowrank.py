@@ -97,11 +97,8 @@ def factorize(model: nn.Module, images: Tensor, kind: str, keep: float) -> nn.Mo
 
 def factored_layers(model: nn.Module, images: Tensor, kind: str) -> list[FactoredLayer]:
     """Return the factors of every linear layer and ungrouped convolution."""
-    modules: dict[str, nn.Conv2d | nn.Linear] = {
-        name: module for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) or (isinstance(module, nn.Conv2d) and module.groups == 1)
-    }  # fmt: skip
-    positions, moments = _output_moments(model, modules, images)
+    modules = dense_modules(model)
+    positions, moments = output_moments(model, modules, images)
     return [
         _principal_components(name, module, positions[name], moments[name])
         if kind == "pca" else _singular_vectors(name, module, positions[name])
@@ -109,11 +106,19 @@ def factored_layers(model: nn.Module, images: Tensor, kind: str) -> list[Factore
     ]  # fmt: skip
 
 
+def dense_modules(model: nn.Module) -> dict[str, nn.Conv2d | nn.Linear]:
+    """Return every linear layer and ungrouped convolution by name."""
+    return {
+        name: module for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) or (isinstance(module, nn.Conv2d) and module.groups == 1)
+    }  # fmt: skip
+
+
 Moments = tuple[Tensor, Tensor, int]
 """Of the rows of a layer's outputs: Gram matrix, sum, and count."""
 
 
-def _output_moments(
+def output_moments(
     model: nn.Module, modules: dict[str, nn.Conv2d | nn.Linear], images: Tensor
 ) -> tuple[dict[str, int], dict[str, Moments]]:
     """Return positions per example and output moments of every layer, from one pass."""

@@ -4,9 +4,10 @@
 
 Every measured figure on these pages is read from a result file. In the templates, `{{name}}` on its
 own line stands for all tables and plots of a result file, and `{{name: question}}` for a single
-figure (see `benchmarks.figures`). Every table names the version of interpress that it was measured
-with. Tables of older versions follow it, folded. The command also rewrites the `.md` file beside
-every result file.
+figure (see `benchmarks.figures`). `{{published}}` stands for the paper's own figures. Lines between
+`{{if name}}` and `{{end}}` are shown if the result file `name.json` exists. Every table names the
+version of interpress that it was measured with. Tables of older versions follow it, folded. The
+command also rewrites the `.md` file beside every result file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import coverage, linalg, onnx_files, provenance, runner
+from benchmarks import coverage, linalg, onnx_files, provenance, published, runner
 from benchmarks.experiment import RESULTS, Report, experiments
 from benchmarks.figures import figure
 from benchmarks.figures import headline as headline
@@ -32,21 +33,23 @@ TEMPLATES = {
 }
 """The pages and their templates."""
 EVIDENCE = ROOT / "docs" / "evidence.md"
+_CONDITION = re.compile(r"^\{\{if ([\w-]+)\}\}\n(.*?)^\{\{end\}\}\n+", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"^\{\{([\w-]+)\}\}$", re.MULTILINE)
 _FIGURE = re.compile(r"\{\{(\w+): ([^}]*)\}\}")
 
 
 def render(template: Path) -> str:
     """Return the text of a page."""
-    text = template.read_text()
+    text = _CONDITION.sub(lambda match: match[2] * bool(_files(match[1])), template.read_text())
     text = _BLOCK.sub(lambda match: block(match[1]), text)
     return _FIGURE.sub(lambda match: figure(match[1], match[2]), text)
 
 
 def block(name: str) -> str:
     """Return the tables and plots of a result file, newest version first."""
-    older = sorted(RESULTS.glob(f"older/*/{name}.json"), reverse=True)
-    newest, *rest = [path for path in (RESULTS / f"{name}.json", *older) if path.is_file()]
+    if name == "published":
+        return published.markdown().rstrip("\n")
+    newest, *rest = _files(name)
     folded = [
         f"<details>\n<summary>Measured with interpress {path.parent.name}</summary>\n\n"
         f"{_tables(path)}\n\n</details>"
@@ -55,11 +58,19 @@ def block(name: str) -> str:
     return "\n\n".join([_tables(newest), *folded])
 
 
+def _files(name: str) -> list[Path]:
+    """Return the result files of this name, newest version first."""
+    older = sorted(RESULTS.glob(f"older/*/{name}.json"), reverse=True)
+    return [path for path in (RESULTS / f"{name}.json", *older) if path.is_file()]
+
+
 def _tables(path: Path) -> str:
     """Return the tables and plots of one result file, without the trailing newline."""
     name, folder = path.stem, path.relative_to(RESULTS.parents[1]).parent
     if name not in experiments():
         report = json.loads(path.read_text())
+        if isinstance(report, list):  # its own first line names version and machine
+            return result_markdown(path).rstrip("\n")
         versions = " and ".join(provenance.versions_of(path))
         head = f"interpress {versions}, {report['machine']}:\n\n"
         return head + result_markdown(path).rstrip("\n")

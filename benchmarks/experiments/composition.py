@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
+from benchmarks import lowrank, subspaces
 from benchmarks.experiment import Job, Report, Row, Settings
-from benchmarks.lowrank import KINDS, factorize
 from benchmarks.subjects import jobs_per_network_and_seed, load_subject
 from benchmarks.tables import interval_half_width, mean_with_interval, network_title, table
 from interpress.demo import flops
 
-ABOUT = "CIFAR-10: low rank (SVD, PCA, learned rank) after iterative-id and after preserve"
+ABOUT = "CIFAR-10: low rank (SVD, PCA, learned, ALDS, Messi) after iterative-id and preserve"
+KINDS = (*lowrank.KINDS, *subspaces.KINDS)
 FIRST_STAGES = ("iterative-id", "preserve")
 KEEP = 0.5
 FIRST_BUDGETS: tuple[dict[str, Any], ...] = ({"agreement": 0.99}, {"flops": 0.75})
@@ -63,6 +64,12 @@ def _run(settings: Settings, name: str, seed: int) -> list[Row]:
     return rows
 
 
+def factorize(model: nn.Module, images: Tensor, kind: str, keep: float) -> nn.Module:
+    """Return a copy with layers factored in this way and at most `keep` of the FLOPs."""
+    module = lowrank if kind in lowrank.KINDS else subspaces
+    return module.factorize(model, images, kind, keep)
+
+
 def _budget_name(budget: dict[str, float]) -> str:
     ((kind, value),) = budget.items()
     return f"{kind} {value:g}"
@@ -80,6 +87,7 @@ def stage_title(first: str) -> str:
 def tables(report: Report) -> str:
     """Return agreement of single and combined stages, one table per network, and the gains."""
     parts = []
+    kinds = _measured(report)
     for network in report.distinct("network"):
         lines = []
         for first in report.distinct("first", network=network):
@@ -87,14 +95,19 @@ def tables(report: Report) -> str:
             shares = [row["share"] for row in rows if row["share"]]
             cells = [
                 mean_with_interval([row["agreement"] for row in rows if row["second"] == kind], 2)
-                for kind in ("", *KINDS)
+                for kind in ("", *kinds)
             ]
             share = f"{sum(shares) / len(shares):.2f}" if shares else ""
             lines.append([stage_title(first), share, *cells])
-        header = ["first stage", "FLOPs after it, fraction", "no second stage", *KINDS]
+        header = ["first stage", "FLOPs after it, fraction", "no second stage", *kinds]
         caption = f"**{network_title(network)}**: agreement in percent, by first and second stage"
         parts.append(f"{caption}\n\n" + table(header, lines))
     return "\n".join([*parts, gains(report)])
+
+
+def _measured(report: Report) -> list[str]:
+    """Return the second stages that a report has rows of; older ones have fewer."""
+    return [kind for kind in KINDS if report.where(second=kind)]
 
 
 def gains(report: Report) -> str:
@@ -142,20 +155,20 @@ def draw(report: Report, folder: Path) -> None:
     """Plot agreement by second stage, one bar per first stage."""
     from benchmarks.plots import COLOURS, figure, legend_below
 
-    networks = report.distinct("network")
+    networks, kinds = report.distinct("network"), _measured(report)
     with figure(folder / "composition.svg", len(networks)) as axes:
         for axis, network in zip(axes, networks, strict=True):
             first_stages = report.distinct("first", network=network)
             bar = 0.8 / len(first_stages)
             for place, first in enumerate(first_stages):
                 means = []
-                for second in ("", *KINDS):
+                for second in ("", *kinds):
                     rows = report.where(network=network, first=first, second=second)
                     means.append(sum(r["agreement"] for r in rows) / len(rows) if rows else 0)
                 shifted = [x + place * bar for x in range(len(means))]
                 label = stage_title(first) if first else "no first stage"
                 axis.bar(shifted, means, bar, color=COLOURS[place], label=label)
-            axis.set_xticks([0.4, 1.4, 2.4, 3.4], ["none", *KINDS])
+            axis.set_xticks([x + 0.4 for x in range(len(kinds) + 1)], ["none", *kinds])
             axis.set_xlabel("second stage")
             axis.set_title(network_title(network))
             axis.set_ylabel("agreement, %")

@@ -14,7 +14,7 @@ from benchmarks.plan import STEPS, Step
 
 
 def test_every_result_file_has_a_step() -> None:
-    others = {"language", "preserve-distill-cuda"}
+    others = {"preserve-distill-cuda"}
     written = {path.stem for path in RESULTS.glob("*.json")} - others
     assert written <= {step.result for step in STEPS}
 
@@ -104,6 +104,25 @@ def test_data_and_device_reach_the_commands(
     runs = Runs(monkeypatch)
     plan.main(["--data", "d", "--state", str(tmp_path / "s.json")], steps())
     assert ["fashion", "--data", "d"] in runs.commands
+
+
+def test_options_and_packages_that_a_step_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = Runs(monkeypatch)
+    words = ("language", "{language_model}", "--judge", "{data}/text.txt")
+    made = [
+        Step("language", words, {"cpu": 1}, ("data", "language_model")),
+        Step("pitch", ("pitch",), {"cpu": 1}, files_of=("no_such_package",)),
+    ]
+    plan.main(["--data", "d", "--state", str(tmp_path / "s.json")], made)
+    shown = capsys.readouterr().err
+    assert "needs --language-model" in shown
+    assert "needs no_such_package" in shown
+    assert not runs.commands
+    options = ["--data", "d", "--language-model", "m.gguf", "--state", str(tmp_path / "s.json")]
+    plan.main(options, made)
+    assert runs.commands == [["language", "m.gguf", "--judge", "d/text.txt"]]
 
 
 def test_a_budget_must_be_positive() -> None:

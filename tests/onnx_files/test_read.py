@@ -108,7 +108,7 @@ REFUSED: list[tuple[Callable[[], onnx.ModelProto], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("build", "message"), REFUSED, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("build", "message"), REFUSED, ids=[m[:40] for _, m in REFUSED])
 def test_refused_with_a_remedy(build: Callable[[], onnx.ModelProto], message: str) -> None:
     with pytest.raises((CaptureError, StorageError), match=message):
         read_onnx(build())

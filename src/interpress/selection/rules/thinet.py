@@ -16,6 +16,14 @@ _ROWS = 4096  # sampled positions of the consumer's output, each in one random o
 @selection("thinet")
 def thinet(profile: Profile) -> Ranking:
     """Drop next the channel that keeps the summed contribution of all dropped ones smallest."""
+    return _greedy(contribution_gram(profile))
+
+
+def contribution_gram(profile: Profile) -> Tensor:
+    """Return (units, units): products of what two units contribute to outputs of the consumers.
+
+    They are summed over sampled outputs, and every tap is scaled to the same size.
+    """
     size = profile.space.size
     C = torch.zeros(size, size, dtype=torch.float64)
     for view in profile.views:
@@ -25,7 +33,7 @@ def thinet(profile: Profile) -> Ranking:
             products = view.summed_by_unit(view.summed_by_unit(gram), 1)
         products = products.double().cpu()
         C += products / products.diagonal().sum().clamp(min=1e-300)
-    return _greedy(C)
+    return C
 
 
 def _contribution_products(profile: Profile, tap: str) -> Tensor | None:
