@@ -69,7 +69,7 @@ def observe_sizes(spaces: Spaces, widths: Mapping[str, int]) -> Sizes:
     counts: Counter[str] = Counter()
     for op in spaces.trace.ops:
         module = module_of(op.node)
-        for index, value in enumerate([*op.inputs(), *op.outputs]):
+        for index, value in enumerate([*op.inputs(), *op.outputs, *op.implied]):
             record(module, ("value", counts[module], op.family, index), value)
         counts[module] += 1
     return sizes
