@@ -152,7 +152,7 @@ def repeat_interleave(op: Op) -> Labellings:
         mix(op, value, range(len(value.shape)), why)
         return ()
     dim %= len(value.shape)
-    if repeats > 1 and value.shape[dim] > 1 and may_be_groups(value, dim):
+    if repeats > 1 and dim > 0 and may_be_groups(value, dim):
         places = counting(op, 1, 0, repeats)
         op.implied.append(Value((repeats,), (places,)))
         return tidy(repeated(op, value, dim, places)[0].labellings)

@@ -142,13 +142,15 @@ def expand(op: Op) -> Labellings:
     value = op["self"]
     sizes = op["other"].shape if op.family == "aten.expand_as" else op["size"]
     added = len(sizes) - len(value.shape)
-    labellings = [labelling.moved(along(labelling.labels, len(sizes))) for labelling in value.labellings]
+    labellings = [
+        labelling.moved(along(labelling.labels, len(sizes))) for labelling in value.labellings
+    ]
     for dim, times in enumerate(sizes[added:]):
-        is_repeated = value.shape[dim] == 1 and times > 1 and _is_constant(op, added + dim)
-        if is_repeated and dim > 0 and sizes[added + dim - 1] in (-1, value.shape[dim - 1]):
-            if may_be_groups(value, dim - 1):
-                labellings.append(counting(op, len(sizes), added + dim, times))
-                break
+        is_new = value.shape[dim] == 1 and times > 1 and _is_constant(op, added + dim)
+        is_only = dim > 0 and sizes[added + dim - 1] in (-1, value.shape[dim - 1])
+        if is_new and is_only and may_be_groups(value, dim - 1):
+            labellings.append(counting(op, len(sizes), added + dim, times))
+            break
     return tidy(labellings)
 
 

@@ -60,18 +60,20 @@ def labels_along(value: Value, dim: int) -> Tensor | None:
 def size_of(labels: Tensor, membership: Membership, spaces: Sequence[ChannelSpace]) -> Size:
     """Return the size of a dim with these labels.
 
-    A space shrinks a dim that contains several channels (or heads) of one of its cells. A dim with one channel of every cell, such as the heads of `(heads, head_dim)`, keeps
-    its length.
+    A space shrinks a dim that contains several channels (or heads) of one of its cells. A dim with
+    one channel of every cell, such as the heads of `(heads, head_dim)`, keeps its length.
     """
     shrinks = {
-        index: _repeats_a_cell(spaces[index].cells, level.unit[labels[level.space[labels] == index]])
+        index: _repeats_a_cell(
+            spaces[index].cells, level.unit[labels[level.space[labels] == index]]
+        )
         for level in membership.levels
         for index in level.space[labels].unique().tolist()
         if index >= 0
     }
     counts: dict[tuple[int, ...], int] = {}
-    combinations = Counter(zip(*(level.space[labels].tolist() for level in membership.levels)))
-    for indices, count in combinations.items():
+    indices_by_level = [level.space[labels].tolist() for level in membership.levels]
+    for indices, count in Counter(zip(*indices_by_level, strict=True)).items():
         key = tuple(index for index in indices if shrinks.get(index))
         counts[key] = counts.get(key, 0) + count
     return tuple((count, key) for key, count in counts.items())

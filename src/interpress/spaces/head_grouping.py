@@ -110,9 +110,7 @@ class HeadGrouping:
                 yield joint.reshape(-1), self._classes.channel[labels.reshape(-1)]
 
     @staticmethod
-    def _owners(
-        pairs: list[tuple[Tensor, Tensor]], class_of: Tensor, reasons: _Reasons
-    ) -> Tensor:
+    def _owners(pairs: list[tuple[Tensor, Tensor]], class_of: Tensor, reasons: _Reasons) -> Tensor:
         """Return, per class, the head it belongs to, or -1.
 
         Heads that have a class in common get a reason to be frozen.

@@ -1,8 +1,8 @@
 """Heads that several others share: which members every group has.
 
-Keys and values of grouped queries are repeated (`labels.copies`): G groups of M members each. Before
-labels become classes, it is decided whether the members are attention heads at all, and groups with
-the same members are united, as those of keys and of values.
+Keys and values of grouped queries are repeated (`labels.copies`): G groups of M members each.
+Before labels become classes, it is decided whether the members are attention heads at all, and
+groups with the same members are united, as those of keys and of values.
 """
 
 from __future__ import annotations
