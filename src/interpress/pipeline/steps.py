@@ -258,8 +258,8 @@ def solve(
         check_low_rank(study)
     problems: dict[str, Problem] = {}
     candidates = options.method.candidates
-    if len(candidates) > 1 and not any(space.heads for space in study.spaces.shrinkable):
-        candidates = tuple(name for name in candidates if not ALLOCATIONS[name].of_heads)
+    if len(candidates) > 1:
+        candidates = tuple(name for name in candidates if ALLOCATIONS[name].differs(study.spaces))
     for name in candidates:
         losses = ALLOCATIONS[name].losses
         same = [problems[other] for other in problems if ALLOCATIONS[other].losses is losses]

@@ -91,6 +91,7 @@ def _describe(
             cells=torch.tensor(draft.cells or [0] * len(draft.classes)),
             step=draft.step if draft.frozen is None else len(draft.classes),
             heads=draft.level > 0,
+            in_groups=draft.is_in_groups,
             producers=tuple(roles[i]["producer"]),
             carriers=tuple(roles[i]["carrier"]),
             consumers=tuple(roles[i]["consumer"]),

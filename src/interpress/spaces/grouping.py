@@ -34,7 +34,12 @@ class Draft:
         """The end of the space's name."""
         if self.level == 0:
             return ""
-        return ":heads-per-group" if len(set(self.cells)) > 1 else ":heads"
+        return ":heads-per-group" if self.is_in_groups else ":heads"
+
+    @property
+    def is_in_groups(self) -> bool:
+        """Whether the space has the heads of several groups."""
+        return self.level == 2 and len(set(self.cells)) > 1
 
     @property
     def step(self) -> int:
