@@ -232,12 +232,15 @@ def state_problem(
     allocation = allocation or options.method.candidates[0]
     if resource is None:
         resource = "flops" if options.budget is None else options.budget.rule.resource
+    allowed = {name: options.limits.widths(study.spaces[name]) for name in orders}
+    if options.limits.same_widths:
+        allowed = study.loadable_widths(allowed)
     problem = Problem(
         study.spaces,
         orders,
         ALLOCATIONS[allocation].losses(orders, effects),
         study.spaces.cost.meter(resource),
-        {name: options.limits.widths(study.spaces[name]) for name in orders},
+        allowed,
         options.method.step,
         unit=DIVERGENCES if orders.are_divergences else ALLOCATIONS[allocation].unit,
     )
