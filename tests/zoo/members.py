@@ -226,13 +226,21 @@ ZOO: dict[str, Member] = {
     "llama": Member(
         lambda: attention.huggingface("llama"),
         tokens("input_ids"),
-        {"model.layers.0.self_attn.q_proj:heads": 2, "model.layers.1.mlp.gate_proj": 40},
+        {
+            "model.layers.0.self_attn.q_proj:heads": 2,
+            "model.layers.0.self_attn.q_proj:heads-per-group": 4,
+            "model.layers.1.mlp.gate_proj": 40,
+        },
         ("mixes its channels",),
     ),
     "qwen3": Member(
         lambda: attention.huggingface("qwen3"),
         tokens("input_ids"),
-        {"model.layers.0.self_attn.q_proj:heads": 2, "model.layers.1.mlp.gate_proj": 40},
+        {
+            "model.layers.0.self_attn.q_proj:heads": 2,
+            "model.layers.0.self_attn.q_proj:heads-per-group": 4,
+            "model.layers.1.mlp.gate_proj": 40,
+        },
         ("mixes its channels",),
     ),
     "gated_depthwise": Member(odd.GatedDepthwise, images(8, 8), {"project_in": 32}),

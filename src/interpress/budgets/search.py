@@ -20,7 +20,8 @@ from interpress.network.compare import Comparison, compare, compare_finished
 from interpress.network.network import Network
 from interpress.progress import Display
 
-_UNIFORM = ("constant", "heads-last")  # allocations that a language model must not fall behind
+_UNIFORM = ("constant", "heads-per-group", "heads-last")
+"""Allocations that a language model must not fall behind."""
 _PROBES = 7  # networks built in a bisection: the FLOPs are then known to 1 %
 
 Trial = Callable[[Widths], tuple[Network, float, bool]]

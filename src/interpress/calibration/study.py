@@ -22,6 +22,7 @@ from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.graph.example import Example
 from interpress.linalg.factor import RFactor
 from interpress.pretrained.config_groups import ConfigGroup
+from interpress.pretrained.loadable import loadable_widths
 from interpress.pretrained.width_groups import config_groups, groups_of_blocks
 from interpress.spaces.batching import captured_examples, examples_per_batch
 from interpress.spaces.spaces import Spaces
@@ -70,6 +71,13 @@ class Study:
         if self.config_groups is None:
             return groups_of_blocks(self.spaces)
         return [group.members for group in self.config_groups]
+
+    def loadable_widths(self, allowed: Mapping[str, list[int]]) -> dict[str, list[int]]:
+        """Return the allowed widths without those that the model's config refuses to load."""
+        groups = self.config_groups
+        if not groups:
+            return dict(allowed)
+        return loadable_widths(self.original.config, groups, allowed)
 
     def sample_weights(self) -> Tensor:
         """Return (fit_examples,) how much every example counts in the refit."""

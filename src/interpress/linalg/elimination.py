@@ -58,12 +58,15 @@ class Consumer:
     other half; None if there is only one half. Moments and `energy` are then per row."""
 
 
-def eliminate(consumers: list[Consumer], dependent: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def eliminate(
+    consumers: list[Consumer], dependent: Tensor | None = None, cells: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Return all blocks, most important first, and the error for every number of kept blocks.
 
     The most important block is the one that is dropped last. The errors have shape (blocks + 1,):
     entry k is the error with k blocks kept, relative to `energy` and summed over the consumers.
     The blocks in `dependent` depend on the others; they are dropped first and count as no error.
+    `cells` has the cell of every block: the next block is of a cell that kept the largest share.
     """
     states = [_State.of(consumer) for consumer in consumers]
     count = len(consumers[0].blocks)
@@ -79,9 +82,12 @@ def eliminate(consumers: list[Consumer], dependent: Tensor | None = None) -> tup
         errors += [0.0] * len(dependent)
     while len(remaining):
         growth = torch.stack([state.growth(remaining) for state in states]).sum(0)
+        candidates = growth.argsort(stable=True)
+        if cells is not None:
+            candidates = candidates[_may_be_next(cells, remaining)[candidates]]
         drops = max(1, len(remaining) // _REMAINING_PER_DROP, count // _ALL_PER_DROP)
-        drops = min(drops, len(remaining))
-        candidates = growth.argsort(stable=True)[: _POOL * drops]
+        drops = min(drops, len(candidates))
+        candidates = candidates[: _POOL * drops]
         chosen = candidates[_uncoupled(states, remaining[candidates], drops)]
         dropped = remaining[chosen]
         remaining = remaining[~torch.isin(remaining, dropped)]
@@ -94,6 +100,14 @@ def eliminate(consumers: list[Consumer], dependent: Tensor | None = None) -> tup
         dropped_by_round.append(dropped)
     order = torch.cat(dropped_by_round).flip(0).cpu()
     return order, torch.tensor(errors, dtype=torch.float64).flip(0)
+
+
+def _may_be_next(cells: Tensor, remaining: Tensor) -> Tensor:
+    """Return whether each remaining block is of a cell that kept the largest share."""
+    cells = cells.to(remaining.device)
+    sizes = torch.bincount(cells)
+    shares = torch.bincount(cells[remaining], minlength=len(sizes)) / sizes
+    return shares[cells[remaining]] >= shares.max() - 1e-6
 
 
 def _uncoupled(states: list[_State], candidates: Tensor, count: int) -> Tensor:

@@ -16,7 +16,6 @@ from interpress.method import Method
 from interpress.network.build_by_block import RefitExamples, build_by_block
 from interpress.network.compare import is_enough_held_out
 from interpress.network.network import Network
-from interpress.network.shared_heads import absorbed, for_all_inputs
 from interpress.progress import Display
 from interpress.refit.refit import RefitResult, examples_needed, held_bytes, refit
 from interpress.refit.thin_layer import ThinLayer
@@ -56,10 +55,7 @@ def build(
     if not refits:
         agreement = None if study.data is None else study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement)
-    start = absorbed(study, for_all_inputs(study, cut, cut.T)) if method.correct else {}
-    begun = copy_with(corrected, start) if start else corrected
-    solved = refit_cut(study, cut, begun, method, bars, memory=memory)
-    solved.weights = {**start, **solved.weights}
+    solved = refit_cut(study, cut, corrected, method, bars, memory=memory)
     if not solved.weights:
         agreement = study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement, solved)

@@ -19,10 +19,9 @@ from interpress.evaluation.tally import Agreement
 from interpress.files.checkpoint import Checkpoint, digest
 from interpress.method import Method
 from interpress.network.compare_by_block import agreements_by_block
-from interpress.network.shared_heads import absorbed, for_all_inputs
 from interpress.progress import Display
 from interpress.surgery.cut import Cut
-from interpress.surgery.weights import copy_with, shrunk_copy
+from interpress.surgery.weights import shrunk_copy
 
 ENOUGH_HELD_OUT = 32
 """Held-out examples from which they alone decide. With fewer, the examples to fit are cut into two
@@ -198,7 +197,4 @@ def _network(study: Study, plan: Plan, method: Method, half: int | None) -> nn.M
     T = {}
     if method.correct:
         T = study.interpolations(plan.kept, half, regularize=method.regularize)
-    cut = Cut(study.spaces, plan.kept, T)
-    network = shrunk_copy(cut)
-    start = absorbed(study, for_all_inputs(study, cut, T, half)) if method.refit else {}
-    return copy_with(network, start) if start else network
+    return shrunk_copy(Cut(study.spaces, plan.kept, T))
