@@ -34,6 +34,12 @@ ROWS_PER_EXAMPLE = 16
 are highly correlated."""
 ROWS_PER_CHANNEL = 8
 """Rows that a channel needs; if examples are few, more rows of each are taken."""
+PLENTY_PER_CHANNEL = 16
+"""Rows of a channel from which fewer are taken of every example: then either half has so many that
+no prior is needed (`Halves.many`), and more hardly change what is solved from them."""
+ROWS_PER_INPUT = 4
+"""Patches that an input of a consumer needs. Selections add a ridge to their moments, so they need
+fewer than an interpolation."""
 TOKENS_PER_CHANNEL = 64
 """The same for language models, whose errors on other texts still fall with this many tokens."""
 FEWEST_ROWS = 4096
@@ -42,8 +48,6 @@ LARGEST_PATCH = 2048
 """Inputs per output of a consumer whose patches are measured. Larger kernels are projected onto
 each channel's principal directions, so that the Gram matrix stays this small."""
 _FEWEST_ROWS_PER_EXAMPLE = 4
-_USUAL_PATCH = 1280  # inputs per output up to which all ROWS_PER_EXAMPLE patches are taken
-_FEWEST_PATCHES = 10  # per example, for larger kernels
 
 
 def calibrate(
@@ -235,22 +239,32 @@ class Collector:
         variances = {name: variance.variance for name, variance in self._variances.items()}
         return Statistics(halves, variances, self._moments, examples, top_classes)
 
-    def _rows_wanted(self, unknowns: int, usually: int | None = None) -> int:
+    def _rows_wanted(self, channels: int) -> int:
         """Return how many rows of every example to take."""
-        if usually is None:
-            usually = ROWS_PER_EXAMPLE if self._patches else _FEWEST_ROWS_PER_EXAMPLE
         if self._expected is None:
-            return max(usually, ROWS_PER_EXAMPLE)
+            return ROWS_PER_EXAMPLE
         per_channel = TOKENS_PER_CHANNEL if self._of_tokens else ROWS_PER_CHANNEL
-        enough = max(per_channel * unknowns, FEWEST_ROWS)
-        return max(usually, -(-enough // self._expected))
+        enough = -(-max(per_channel * channels, FEWEST_ROWS) // self._expected)
+        if not self._patches:
+            return max(_FEWEST_ROWS_PER_EXAMPLE, enough)
+        plenty = -(-PLENTY_PER_CHANNEL * channels // self._expected)
+        if self._of_tokens:  # more tokens than are enough still lower the errors
+            plenty = ROWS_PER_EXAMPLE
+        return max(_FEWEST_ROWS_PER_EXAMPLE, enough, min(plenty, ROWS_PER_EXAMPLE))
+
+    def _patches_wanted(self, inputs: int) -> int:
+        """Return how many patches of every example to take."""
+        if self._expected is None:
+            return ROWS_PER_EXAMPLE
+        fewest = max(_FEWEST_ROWS_PER_EXAMPLE, -(-FEWEST_ROWS // self._expected))
+        enough = -(-ROWS_PER_INPUT * inputs // self._expected)
+        # further patches of an example are correlated with those: they count half
+        return max(fewest, enough, 2 * enough - ROWS_PER_EXAMPLE)
 
     def _add_patches(
         self, name: str, dense: DenseLayer, operand: Tensor, scale: Tensor | None
     ) -> None:
-        usually = ROWS_PER_EXAMPLE * _USUAL_PATCH // max(dense.unknowns, _USUAL_PATCH)
-        size = min(dense.unknowns, LARGEST_PATCH)
-        wanted = self._rows_wanted(size, max(usually, _FEWEST_PATCHES))
+        wanted = self._patches_wanted(min(dense.unknowns, LARGEST_PATCH))
         at = dense.positions(operand, wanted, self.batch)
         X, in_second = dense.inputs(operand, at), dense.halves(operand, at, self.batch)
         counts = dense.counting(operand, at, self.batch)
