@@ -45,7 +45,8 @@ def _lost(system: Tensor, U: Tensor, counts: Sequence[int]) -> Tensor:
 
     `system` has the second moments of the inputs, and is overwritten. With `system = L @ L.T` and
     only the first inputs kept, their weights change by `L[k, k].T^-1 @ L[d, k].T @ U[d]`, where k
-    are these inputs and d are the others.
+    are these inputs and d are the others. `L.T` is upper triangular, so with zeros in the rows of d
+    one solve with all of `L.T` serves every number of kept inputs.
     """
     ridge = RIDGE * float(system.diagonal().mean().clamp(min=1e-30))
     while True:
@@ -54,12 +55,13 @@ def _lost(system: Tensor, U: Tensor, counts: Sequence[int]) -> Tensor:
         if not int(failed):
             break
         ridge *= 10
-    lost = U[:, None].repeat(1, len(counts), 1)
+    sides = U.new_zeros(len(U), len(counts), U.shape[1])
     for number, count in enumerate(counts):
-        side = lower[count:, :count].T @ U[count:]
-        corner = lower[:count, :count]
-        change = torch.linalg.solve_triangular(corner.T, side, upper=True)
-        lost[:count, number] = -change
+        sides[:count, number] = lower[count:, :count].T @ U[count:]
+    changes = torch.linalg.solve_triangular(lower.T, sides.flatten(1), upper=True)
+    lost = -changes.reshape(sides.shape)
+    for number, count in enumerate(counts):
+        lost[count:, number] = U[count:]
     return lost
 
 
