@@ -11,6 +11,7 @@ from interpress.allocation.plan import Plan
 from interpress.calibration.sample_weights import draw_examples
 from interpress.calibration.study import Study
 from interpress.evaluation.held_out_loss import held_out_loss
+from interpress.evaluation.tally import Agreement
 from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
 from interpress.network.build_by_block import RefitExamples, build_by_block
@@ -40,8 +41,12 @@ def build(
     *,
     memory: float | None = None,
     checkpoint: Checkpoint | None = None,
+    known: Agreement | None = None,
 ) -> Network:
-    """Return the network of a plan; the refit may hold `memory` GiB."""
+    """Return the network of a plan; the refit may hold `memory` GiB.
+
+    `known` is the agreement before the refit, if the plan was compared with others.
+    """
     kept = plan.kept
     refits = method.refit and bool(kept)
     if study.walk is not None:
@@ -54,7 +59,9 @@ def build(
     corrected = shrunk_copy(cut)
     proof = check(study.spaces, cut, corrected)
     if not refits:
-        agreement = None if study.data is None else study.evaluator().agreement(corrected)
+        agreement = known
+        if known is None and study.data is not None:
+            agreement = study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement)
     start = absorbed(study, for_all_inputs(study, cut, cut.T)) if method.correct else {}
     begun = copy_with(corrected, start) if start else corrected
@@ -64,7 +71,10 @@ def build(
         agreement = study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement, solved)
     refitted = copy_with(corrected, solved.weights)
-    before, after = study.evaluator().agreements(corrected, refitted)
+    if start or known is None:  # then what was compared is not `corrected`
+        before, after = study.evaluator().agreements(corrected, refitted)
+    else:
+        before, after = known, study.evaluator().agreement(refitted)
     if is_better(study, corrected, refitted, held_out_loss(before), held_out_loss(after)):
         return Network(refitted, plan, cut, proof, after, solved, refit_kept=True)
     return Network(corrected, plan, cut, proof, before, solved)

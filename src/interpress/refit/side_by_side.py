@@ -33,7 +33,7 @@ from interpress.refit.solve_layer import solve_layer, solve_thin_layer
 from interpress.refit.thin_layer import ThinLayer
 from interpress.surgery.cut import Cut
 
-_ROWS = 8192  # rows of a regression with few unknowns; twice as many change agreement by noise
+_ROWS = 12288  # rows of a regression with few unknowns; more change agreement by noise only
 _WORK = 6_000_000  # rows times unknowns: larger regressions get fewer rows, but
 _FEWEST_ROWS = 4096  # at least this many plus one per unknown
 _NUMBERS_OF_TOKENS = 2**28  # inputs and outputs of a language model's regression: 1 GiB
