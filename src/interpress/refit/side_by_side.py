@@ -33,8 +33,8 @@ from interpress.refit.solve_layer import solve_layer, solve_thin_layer
 from interpress.refit.thin_layer import ThinLayer
 from interpress.surgery.cut import Cut
 
-_ROWS = 12288  # rows of a regression with few unknowns; more change agreement by noise only
-_WORK = 6_000_000  # rows times unknowns: larger regressions get fewer rows, but
+_ROWS = 16384  # rows of a regression with few unknowns
+_WORK = 3_000_000  # rows times unknowns: larger regressions gain less, and get fewer rows, but
 _FEWEST_ROWS = 4096  # at least this many plus one per unknown
 _NUMBERS_OF_TOKENS = 2**28  # inputs and outputs of a language model's regression: 1 GiB
 _ROWS_GROUPED = 2048  # of a grouped convolution, whose groups have few unknowns
