@@ -13,6 +13,7 @@ from interpress.allocation.rules.constant import at_fraction
 from interpress.calibration.study import Study
 from interpress.errors import ArgumentError
 from interpress.evaluation.latency import latency_ratio
+from interpress.evaluation.tally import Agreement
 from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
 from interpress.network.build import build
@@ -133,15 +134,28 @@ class Search:
     def build_best(self, fraction: float, resource: str) -> Network:
         """Build the network of the best allocation for a budget."""
         choice = self.best_within(fraction, resource)
-        network = choice.network or self.build(choice.widths)
+        known = None if choice.comparison is None else choice.comparison.agreement
+        network = choice.network or self.build(choice.widths, known=known)
         return replace(network, comparison=choice.comparison)
 
-    def build(self, widths: Mapping[str, int], *, refit: bool | None = None) -> Network:
-        """Build the network at these widths; `refit` overrides the method's."""
+    def build(
+        self,
+        widths: Mapping[str, int],
+        *,
+        refit: bool | None = None,
+        known: Agreement | None = None,
+    ) -> Network:
+        """Build the network at these widths; options as for the function `build`."""
         method = self.method if refit is None else replace(self.method, refit=refit)
         plan = self.problem.plan(widths)
         return build(
-            self.study, plan, method, self.bars, memory=self.memory, checkpoint=self.checkpoint
+            self.study,
+            plan,
+            method,
+            self.bars,
+            memory=self.memory,
+            checkpoint=self.checkpoint,
+            known=known,
         )
 
     def _smallest(self) -> Widths:

@@ -196,8 +196,11 @@ class _State:
         b = self.blocks[dropped].reshape(-1)
         rows = self.A.index_select(0, b)
         lower = torch.linalg.cholesky(rows.index_select(1, b))
-        side = torch.linalg.solve_triangular(lower, rows, upper=False)  # (b, u)
-        solved = torch.linalg.solve_triangular(lower, self.W.index_select(0, b), upper=False)
+        # a product with the inverse is several times as fast as solving for many columns
+        identity = torch.eye(len(b), dtype=lower.dtype, device=lower.device)
+        inverse = torch.linalg.solve_triangular(lower, identity, upper=False)
+        side = inverse @ rows  # (b, u)
+        solved = inverse @ self.W.index_select(0, b)
         self.W.addmm_(side.T, solved, alpha=-1)
         self.A.addmm_(side.T, side, alpha=-1)
         self._dropped_inputs += len(b)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -47,6 +47,8 @@ class Comparison:
     """Whether the networks were refitted before they were compared."""
     close: tuple[str, ...] = ()
     """The other allocations that are not significantly worse than the best."""
+    agreement: Agreement | None = field(default=None, repr=False, compare=False)
+    """That of the best one's network before the refit, if held-out examples decided."""
 
     def __str__(self) -> str:
         return self.described()
@@ -72,6 +74,7 @@ class _Judged(NamedTuple):
 
     loss: float
     examples: tuple[float, ...]
+    agreement: Agreement | None = None
 
 
 def compare(
@@ -132,7 +135,8 @@ def _compared(
     others = [name for name in judged if name != best]
     close = tuple(n for n in others if not _is_clearly_less(judged[best], judged[n], 1.0))
     losses = {name: one.loss for name, one in judged.items()} or {best: 0.0}
-    return Comparison(best, losses, close=close)
+    agreement = judged[best].agreement if best in judged else None
+    return Comparison(best, losses, close=close, agreement=agreement)
 
 
 def _is_clearly_less(other: _Judged, usual: _Judged, share: float = CLEARLY_LESS) -> bool:
@@ -163,6 +167,7 @@ def _judge(
         name: _Judged(
             sum(held_out_loss(part[name]) for part in parts) / len(parts),
             tuple(distance for part in parts for distance in part[name].distances),
+            parts[0][name] if is_enough_held_out(study) and study.walk is None else None,
         )
         for name in plans
     }
