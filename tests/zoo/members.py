@@ -270,7 +270,7 @@ ZOO: dict[str, Member] = {
     "frozen_batch_norms": Member(
         detection.Pyramid, images(), {"one.0": 8, "one.3": 8, "two.0": 12, "inner.0": 6}
     ),
-    "caches_a_weight": Member(odd.CachesBias, images(8), {"qk": 8, "v": 6, "out": 10}),
+    "caches_a_weight": Member(odd.CachesBias, images(8), {"v": 12, "out": 10}),
     "unknown_operator": Member(odd.Unknown, numbers(3, 6), {"b": 12}, ("aten.linalg_det",)),
 }
 
