@@ -67,7 +67,7 @@ def build(
         agreement = study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement, solved)
     refitted = copy_with(corrected, solved.weights)
-    if start or known is None:  # then what was compared is not `corrected`
+    if known is None:
         before, after = study.evaluator().agreements(corrected, refitted)
     else:
         before, after = known, study.evaluator().agreement(refitted)
