@@ -17,6 +17,18 @@ class CaptureError(InterpressError, RuntimeError):
     """A model cannot be captured as a graph of operators."""
 
 
+class MisfitError(CaptureError):
+    """A model does not run on its inputs: often they have the wrong shape or dtype.
+
+    The command line puts a remedy of its own in the place of `remedy`.
+    """
+
+    def __init__(self, fault: str, remedy: str) -> None:
+        super().__init__(f"{fault}; {remedy}")
+        self.fault = fault
+        self.remedy = remedy
+
+
 class SurgeryError(InterpressError, RuntimeError):
     """A smaller network could not be built, or the projection identity does not hold for it."""
 
