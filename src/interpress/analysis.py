@@ -38,6 +38,7 @@ from interpress.result import Result
 from interpress.selection.orders import Orders, order_all
 from interpress.spaces.spaces import Spaces
 from interpress.storage.analysis_file import load_analysis, save_analysis
+from interpress.tables.text_table import counted
 
 
 class Analysis:
@@ -53,11 +54,12 @@ class Analysis:
 
     def __repr__(self) -> str:
         study, name = self.study, type(self.study.original).__name__
-        examples = f"{study.fit_examples} examples fitted"
+        examples = f"{counted(study.fit_examples, 'example')} fitted"
         if study.data is not None and study.data.holds_out:
             examples += f", about {study.held_examples} held out"
         shrinkable, frozen = len(self.spaces.shrinkable), len(self.spaces.frozen)
-        return f"Analysis({name}: {examples}; {shrinkable} spaces can shrink, {frozen} frozen)"
+        spaces = f"{counted(shrinkable, 'space')} can shrink, {frozen} frozen"
+        return f"Analysis({name}: {examples}; {spaces})"
 
     @property
     def spaces(self) -> Spaces:

@@ -13,7 +13,7 @@ from interpress.spaces.channel_space import ChannelSpace
 from interpress.spaces.cost import CostModel
 from interpress.spaces.frozen import FrozenShare
 from interpress.tables.names import short_names
-from interpress.tables.text_table import WIDTH, paragraph, rendered
+from interpress.tables.text_table import WIDTH, counted, paragraph, rendered
 
 _GAP, _INDENT = 2, 5  # spaces between columns, and before the reason of a frozen space
 _MODULES = 16  # characters that are always left for the modules that make or read a space
@@ -106,7 +106,7 @@ def frozen_text(shares: Sequence[FrozenShare], cost: CostModel) -> str:
     number, fixed = sum(len(share.spaces) for share in shares), 1 - cost.shrinkable_share()
     is_frozen = _verb(number, "is frozen and stays", "are frozen and stay")
     summary = (
-        f"{_counted(number, 'space')} {is_frozen} whole: {fixed:.1%} of the FLOPs cannot shrink."
+        f"{counted(number, 'space')} {is_frozen} whole: {fixed:.1%} of the FLOPs cannot shrink."
     )
     return f"{paragraph(summary)}\n{rendered(_remedies(shares, with_names=True))}"
 
@@ -116,7 +116,7 @@ def _summary(
 ) -> str:
     frozen = sum(1 for space in spaces if space.frozen)
     summary = (
-        f"{_counted(len(spaces) - frozen, 'space')} can shrink, "
+        f"{counted(len(spaces) - frozen, 'space')} can shrink, "
         f"{frozen} {_verb(frozen, 'is', 'are')} frozen; {cost.shrinkable_share():.0%} of "
         f"{_amount(cost().flops // examples)} FLOPs per example depend on the spaces that can "
         "shrink."
@@ -124,7 +124,7 @@ def _summary(
     if unused:
         shown = ", ".join(unused[:3]) + (", ..." if len(unused) > 3 else "")
         summary += (
-            f" {_counted(len(unused), 'parameter')} {_verb(len(unused), 'is', 'are')} not used "
+            f" {counted(len(unused), 'parameter')} {_verb(len(unused), 'is', 'are')} not used "
             f"in evaluation mode ({shown}) and will not change; layers that run only in training "
             "may then no longer fit."
         )
@@ -146,10 +146,6 @@ def _remedies(shares: Sequence[FrozenShare], *, with_names: bool) -> Table:
         number = str(len(share.spaces))
         table.add_row(Text(why), number, f"{share.flops:.0%}", Text(share.remedy))
     return table
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _verb(number: int, one: str, many: str) -> str:
