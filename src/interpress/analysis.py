@@ -15,6 +15,7 @@ from interpress.calibration.study import Study
 from interpress.checks import is_whole
 from interpress.data.inputs import Forward
 from interpress.data.masks import Mask
+from interpress.data.not_finite import inputs_blamed
 from interpress.data.preprocessing import Preprocessing, as_preprocessing
 from interpress.distillation.options import DistillOptions
 from interpress.errors import ArgumentError
@@ -93,6 +94,7 @@ class Analysis:
             processes.together(),
             display(options.progress if processes.is_first else False) as bars,
             untouched(self.study.original),
+            inputs_blamed(self.study.data),
         ):
             checkpoint = open_checkpoint(self.study, options, bars)
             orders, effects = self._ordered(options, bars, checkpoint)

@@ -1,5 +1,10 @@
 """The exceptions of interpress. Every message names the thing, the number and the remedy."""
 
+from __future__ import annotations
+
+import sys
+import warnings
+
 
 class InterpressError(Exception):
     """Base class of all exceptions that interpress raises deliberately."""
@@ -35,3 +40,11 @@ class SurgeryError(InterpressError, RuntimeError):
 
 class StorageError(InterpressError, OSError):
     """A file is missing, damaged, or was not written by interpress."""
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn, and point to the line outside of interpress that called it."""
+    level, frame = 1, sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "interpress":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
