@@ -81,7 +81,9 @@ def test_methods_are_equal_if_their_parts_are() -> None:
 
 def test_only_the_best_allocation_is_chosen_among_several() -> None:
     assert Method().allocation == "best"
-    assert Method().candidates == ("measured", "halfway", "marginal", "constant", "heads-last")
+    assert Method().candidates == (
+        "measured", "halfway", "marginal", "constant", "heads-per-group", "heads-last",
+    )  # fmt: skip
     assert set(Method().candidates) <= set(ALLOCATIONS)
     for name in ALLOCATIONS:
         assert Method(allocation=name).candidates == (name,)

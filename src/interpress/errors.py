@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from types import FrameType
 
 
 class InterpressError(Exception):
@@ -44,7 +45,8 @@ class StorageError(InterpressError, OSError):
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn, and point to the line outside of interpress that called it."""
-    level, frame = 1, sys._getframe()
+    level = 1
+    frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "interpress":
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

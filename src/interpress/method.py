@@ -12,7 +12,7 @@ from interpress.selection.registry import SELECTIONS
 
 BEST = "best"
 """The `allocation=` that compares several."""
-CANDIDATES = ("measured", "halfway", "marginal", "constant", "heads-last")
+CANDIDATES = ("measured", "halfway", "marginal", "constant", "heads-per-group", "heads-last")
 """The allocations it compares. The first is used where none can be compared."""
 
 
@@ -28,8 +28,8 @@ class Method:
     """Which channels of a space stay: a name from `interpress.extend.SELECTIONS`."""
     allocation: str = BEST
     """How wide every space becomes: a name from `interpress.extend.ALLOCATIONS`, or "best": the one
-    of "measured", "halfway", "marginal", "constant" and "heads-last" that loses least on held-out
-    examples."""
+    of "measured", "halfway", "marginal", "constant", "heads-per-group" and "heads-last" that loses
+    least on held-out examples."""
     refit: bool = True
     """Whether every dense layer is re-solved by least squares after the cut."""
     correct: bool = True

@@ -107,7 +107,16 @@ def test_columns_of_different_groups_are_orthogonal() -> None:
 
 @pytest.mark.parametrize(
     ("expected", "patches", "rows"),
-    [(200, False, 21), (500, False, 9), (9000, False, 4), (None, False, 16), (9000, True, 16)],
+    [
+        (200, False, 21),
+        (500, False, 9),
+        (9000, False, 4),
+        (None, False, 16),
+        (200, True, 21),
+        (500, True, 16),
+        (1000, True, 9),
+        (9000, True, 4),
+    ],
 )
 def test_as_many_rows_are_taken_as_the_channels_need(
     expected: int | None, patches: bool, rows: int

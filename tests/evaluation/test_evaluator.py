@@ -88,3 +88,32 @@ def test_positions_that_the_mask_excludes_do_not_count() -> None:
         else:
             assert (result.agreement, result.decisions, result.flips) == (1.0, 12 * 4, ())
             assert result.others[0].error == 0
+
+
+RUNS: list[int] = []  # not an attribute of the model, which an evaluation would restore
+
+
+class Counting(nn.Linear):
+    """A layer that counts how often it runs."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        RUNS.append(len(input))
+        return super().forward(input)
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_the_original_runs_once_if_its_outputs_are_small(
+    is_small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_small:
+        monkeypatch.setattr("interpress.evaluation.evaluator._KEPT_BYTES", 2 * 4 * 3)
+    model = Counting(6, 3)
+    data = CalibrationSet(list(torch.randn(100, 6).split(20)), model)
+    other = nn.Linear(6, 3)
+    evaluator = Evaluator(model, data, MEANING, examples_per_batch=2)
+    RUNS.clear()
+    first = evaluator.agreement(other)
+    batches = len(RUNS)
+    assert batches >= 10
+    assert evaluator.agreement(other) == first
+    assert len(RUNS) == batches + (0 if is_small else batches - 1)  # one batch was kept

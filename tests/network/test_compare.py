@@ -13,6 +13,7 @@ from interpress import Analysis, Method, demo
 from interpress.allocation.plan import Plan
 from interpress.calibration.study import Study
 from interpress.network import compare as module
+from interpress.network.build import build
 from interpress.network.compare import CLEARLY_LESS, ENOUGH_HELD_OUT, Comparison, _Judged, compare
 from interpress.progress import Display, display
 from interpress.selection.orders import Orders, order_all
@@ -140,3 +141,16 @@ def test_networks_are_judged_where_they_were_not_interpolated(
     monkeypatch.setattr(Study, "evaluator", record_part)
     compare(study, {"a": plan(orders, 0.5), "b": plan(orders, 0.6)}, METHOD, BARS)
     assert used == expected
+
+
+def test_the_agreement_of_the_best_plan_is_that_of_its_network(
+    demo_analysis: Analysis, orders: Orders
+) -> None:
+    study = demo_analysis.study
+    plans = {"a": plan(orders, 0.7), "b": plan(orders, 0.4)}
+    comparison = compare(study, plans, METHOD, BARS)
+    built = build(study, plans[comparison.best], METHOD, BARS)
+    assert comparison.agreement is not None
+    assert comparison.agreement == built.agreement
+    known = build(study, plans[comparison.best], METHOD, BARS, known=comparison.agreement)
+    assert known.agreement is comparison.agreement

@@ -65,6 +65,11 @@ def test_head_dims_and_whole_heads(how: str, kv_heads: int) -> None:
     expected = {"k": (6 * kv_heads, kv_heads), "v": (5 * kv_heads, kv_heads)}
     if kv_heads > 1:
         expected["k:heads"] = (kv_heads, 1)
+    first = "q" if how == "fused" else "slope"
+    if kv_heads == 2:  # two query heads per key and value: one of each group may go
+        expected[f"{first}:heads-per-group"] = (4, 2)
+    elif kv_heads == 1:  # one group
+        expected[f"{first}:heads"] = (4, 1)
     assert found == expected
 
 

@@ -21,10 +21,11 @@ from interpress.pretrained.config_edits import (
 )
 from interpress.pretrained.config_groups import ConfigGroups
 
+_HEADS = {("num_attention_heads",), ("num_attention_heads", "num_key_value_heads")}
 EXPECTED: dict[str, set[tuple[str, ...]]] = {
-    "llama": {("intermediate_size",), ("num_attention_heads", "num_key_value_heads")},
+    "llama": {("intermediate_size",), *_HEADS},
     "qwen2": {("intermediate_size",)},  # its head size is the hidden size over the heads
-    "qwen3": {("intermediate_size",), ("num_attention_heads", "num_key_value_heads")},
+    "qwen3": {("intermediate_size",), *_HEADS},
     "gpt2": {("n_inner",)},  # which is not set
     "opt": {("ffn_dim",)},
     "bert": {("intermediate_size",)},

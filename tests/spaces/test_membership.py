@@ -25,7 +25,7 @@ def test_labels_of_makers_and_readers_belong_to_the_same_space() -> None:
     for weight, dim in (("0.weight", 0), ("0.bias", 0), ("2.weight", 1)):
         labels = labels_of(found, weight, dim)
         assert membership.spaces_in(labels) == [found.names.index("0")]
-        assert membership.unit[labels].tolist() == list(range(6))
+        assert membership.units(found.names.index("0"), labels).tolist() == list(range(6))
     assert membership.spaces_in(labels_of(found, "0.weight", 1)) == []  # the model's input
 
 
@@ -42,5 +42,5 @@ def test_joined_spaces() -> None:
     found = spaces()
     membership = found.membership.joined(0, 1, offset=6)
     assert membership.spaces_in(labels_of(found, "2.weight", 0)) == [0]
-    assert membership.unit[labels_of(found, "2.weight", 0)].tolist() == list(range(6, 11))
+    assert membership.units(0, labels_of(found, "2.weight", 0)).tolist() == list(range(6, 11))
     assert membership.spaces_in(labels_of(found, "4.weight", 0)) == [1]

@@ -40,6 +40,25 @@ def test_the_round_trip_gives_the_same_network(name: str, tmp_path: Path) -> Non
     assert result.flops <= 0.8
 
 
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_query_heads_are_dropped_within_groups(name: str, tmp_path: Path) -> None:
+    method = Method(allocation="heads-per-group", refit=False)
+    result = compressed(name, flops=0.8, method=method)
+    result.save_pretrained(tmp_path / "smaller")
+    loaded: Any = type(result.model).from_pretrained(tmp_path / "smaller").eval()  # type: ignore[attr-defined]
+    assert loaded.config.num_attention_heads == loaded.config.num_key_value_heads  # of 8 and 4
+    attention = result.model.model.layers[0].self_attn  # type: ignore[union-attr]
+    assert attention.num_key_value_groups == 1  # type: ignore[union-attr]
+    assert attention.q_proj.weight.shape == attention.k_proj.weight.shape  # type: ignore[union-attr]
+    x = inputs(name, 3)
+    state = loaded.state_dict()
+    assert all(torch.equal(t, state[key]) for key, t in result.model.state_dict().items())
+    start = {**x, "max_new_tokens": 6, "do_sample": False}
+    assert torch.equal(loaded.generate(**start), result.model.generate(**start))  # type: ignore[operator]
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(**x).logits, result.model(**x).logits)
+
+
 def test_widths_that_differ_are_refused_with_the_remedy(tmp_path: Path) -> None:
     result = compressed("llama", same_widths=False, method=Method(refit=False))
     mlps = {result.widths[f"model.layers.{number}.mlp.gate_proj"] for number in (0, 1)}

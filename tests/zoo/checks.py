@@ -70,15 +70,14 @@ def _sources(
 ) -> Tensor:
     """Return, per index along a dim, the index whose entries it takes over."""
     source = torch.arange(len(flat))
-    membership = spaces.membership
-    for space_of, unit_of, heads in (
-        (membership.space, membership.unit, False),
-        (membership.head_space, membership.head, True),
-    ):
+    channels, heads, members = spaces.membership.levels
+    for level in (channels, members, heads):  # a group is a copy of what its stand-in is now
         indices: dict[tuple[int, int], list[int]] = {}  # of every unit of every space
         for index, label in enumerate(flat.tolist()):
-            if not bool(absorbed[label]) or (heads and bool(absorbed[label] == _BY_CHANNEL)):
-                key = (int(space_of[label]), int(unit_of[label]))
+            if not bool(absorbed[label]) or (
+                level is not channels and bool(absorbed[label] == _BY_CHANNEL)
+            ):
+                key = (int(level.space[label]), int(level.unit[label]))
                 indices.setdefault(key, []).append(index)
         replaced = source.clone()
         for (space, unit), unit_indices in indices.items():

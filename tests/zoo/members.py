@@ -226,13 +226,21 @@ ZOO: dict[str, Member] = {
     "llama": Member(
         lambda: attention.huggingface("llama"),
         tokens("input_ids"),
-        {"model.layers.0.self_attn.q_proj:heads": 2, "model.layers.1.mlp.gate_proj": 40},
+        {
+            "model.layers.0.self_attn.q_proj:heads": 2,
+            "model.layers.0.self_attn.q_proj:heads-per-group": 4,
+            "model.layers.1.mlp.gate_proj": 40,
+        },
         ("mixes its channels",),
     ),
     "qwen3": Member(
         lambda: attention.huggingface("qwen3"),
         tokens("input_ids"),
-        {"model.layers.0.self_attn.q_proj:heads": 2, "model.layers.1.mlp.gate_proj": 40},
+        {
+            "model.layers.0.self_attn.q_proj:heads": 2,
+            "model.layers.0.self_attn.q_proj:heads-per-group": 4,
+            "model.layers.1.mlp.gate_proj": 40,
+        },
         ("mixes its channels",),
     ),
     "gated_depthwise": Member(odd.GatedDepthwise, images(8, 8), {"project_in": 32}),
@@ -262,7 +270,7 @@ ZOO: dict[str, Member] = {
     "frozen_batch_norms": Member(
         detection.Pyramid, images(), {"one.0": 8, "one.3": 8, "two.0": 12, "inner.0": 6}
     ),
-    "caches_a_weight": Member(odd.CachesBias, images(8), {"qk": 8, "v": 6, "out": 10}),
+    "caches_a_weight": Member(odd.CachesBias, images(8), {"v": 12, "out": 10}),
     "unknown_operator": Member(odd.Unknown, numbers(3, 6), {"b": 12}, ("aten.linalg_det",)),
 }
 

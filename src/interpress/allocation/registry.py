@@ -24,6 +24,7 @@ from interpress.allocation.effects import Effects
 from interpress.allocation.problem import Problem, Widths
 from interpress.registry import Registry
 from interpress.selection.orders import Orders
+from interpress.spaces.spaces import Spaces
 
 Path = Callable[[Problem], Iterator[Widths]]
 Losses = Callable[[Orders, Effects | None], Mapping[str, Tensor]]
@@ -40,6 +41,14 @@ class Allocation:
     """What its losses are, unless they are divergences."""
     of_heads: bool = False
     """Whether it is another allocation under a new name if no space consists of heads."""
+    of_groups: bool = False
+    """Whether it is that if no heads share a key and a value."""
+
+    def differs(self, spaces: Spaces) -> bool:
+        """Return whether it is more than another allocation under a new name."""
+        if self.of_groups and not any(space.in_groups for space in spaces.shrinkable):
+            return False
+        return not self.of_heads or any(space.heads for space in spaces.shrinkable)
 
 
 ALLOCATIONS: Registry[Allocation] = Registry("allocation", "interpress.allocation.rules")
@@ -82,6 +91,7 @@ def allocation(
     measures: bool = False,
     unit: str = CONSUMER_ERRORS,
     of_heads: bool = False,
+    of_groups: bool = False,
 ) -> Callable[[Path], Path]:
     """Return a decorator that registers a path as the allocation of this name.
 
@@ -89,7 +99,7 @@ def allocation(
     """
 
     def add(path: Path) -> Path:
-        ALLOCATIONS.register(name)(Allocation(path, losses, measures, unit, of_heads))
+        ALLOCATIONS.register(name)(Allocation(path, losses, measures, unit, of_heads, of_groups))
         return path
 
     return add

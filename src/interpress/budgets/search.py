@@ -13,6 +13,7 @@ from interpress.allocation.rules.constant import at_fraction
 from interpress.calibration.study import Study
 from interpress.errors import ArgumentError
 from interpress.evaluation.latency import latency_ratio
+from interpress.evaluation.tally import Agreement
 from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
 from interpress.network.build import build
@@ -20,7 +21,8 @@ from interpress.network.compare import Comparison, compare, compare_finished
 from interpress.network.network import Network
 from interpress.progress import Display
 
-_UNIFORM = ("constant", "heads-last")  # allocations that a language model must not fall behind
+_UNIFORM = ("constant", "heads-per-group", "heads-last")
+"""Allocations that a language model must not fall behind."""
 _PROBES = 7  # networks built in a bisection: the FLOPs are then known to 1 %
 
 Trial = Callable[[Widths], tuple[Network, float, bool]]
@@ -132,15 +134,28 @@ class Search:
     def build_best(self, fraction: float, resource: str) -> Network:
         """Build the network of the best allocation for a budget."""
         choice = self.best_within(fraction, resource)
-        network = choice.network or self.build(choice.widths)
+        known = None if choice.comparison is None else choice.comparison.agreement
+        network = choice.network or self.build(choice.widths, known=known)
         return replace(network, comparison=choice.comparison)
 
-    def build(self, widths: Mapping[str, int], *, refit: bool | None = None) -> Network:
-        """Build the network at these widths; `refit` overrides the method's."""
+    def build(
+        self,
+        widths: Mapping[str, int],
+        *,
+        refit: bool | None = None,
+        known: Agreement | None = None,
+    ) -> Network:
+        """Build the network at these widths; options as for the function `build`."""
         method = self.method if refit is None else replace(self.method, refit=refit)
         plan = self.problem.plan(widths)
         return build(
-            self.study, plan, method, self.bars, memory=self.memory, checkpoint=self.checkpoint
+            self.study,
+            plan,
+            method,
+            self.bars,
+            memory=self.memory,
+            checkpoint=self.checkpoint,
+            known=known,
         )
 
     def _smallest(self) -> Widths:

@@ -12,6 +12,7 @@ from interpress.calibration.averaged import averaged_sources
 from interpress.calibration.consumers import dense_consumers, shrinkable_taps
 from interpress.calibration.output_checks import check_not_nan, check_same_outputs
 from interpress.calibration.row_weights import RowWeights
+from interpress.calibration.rows_wanted import RowsWanted
 from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
 from interpress.calibration.statistics import OutputVariance, PatchMoments, Statistics
 from interpress.calibration.tap_rows import TapRows, TapRowsState
@@ -29,21 +30,9 @@ from interpress.spaces.read_sites import by_node, operand_of
 from interpress.spaces.spaces import Spaces
 from interpress.spaces.taps import Site, Tap
 
-ROWS_PER_EXAMPLE = 16
-"""Positions of an image, or tokens of a text, sampled per example if there are many examples: more
-are highly correlated."""
-ROWS_PER_CHANNEL = 8
-"""Rows that a channel needs; if examples are few, more rows of each are taken."""
-TOKENS_PER_CHANNEL = 64
-"""The same for language models, whose errors on other texts still fall with this many tokens."""
-FEWEST_ROWS = 4096
-"""Rows of a tap with few channels, if the examples have as many."""
 LARGEST_PATCH = 2048
 """Inputs per output of a consumer whose patches are measured. Larger kernels are projected onto
 each channel's principal directions, so that the Gram matrix stays this small."""
-_FEWEST_ROWS_PER_EXAMPLE = 4
-_USUAL_PATCH = 1280  # inputs per output up to which all ROWS_PER_EXAMPLE patches are taken
-_FEWEST_PATCHES = 10  # per example, for larger kernels
 
 
 def calibrate(
@@ -146,7 +135,8 @@ class Collector:
         self._sites = by_node(self._taps)
         self._consumers = dense_consumers(spaces, self._taps)
         self._pooled = averaged_sources(self._taps)
-        self._patches, self._expected = patches, expected
+        self._patches = patches
+        self._wanted = RowsWanted(expected, patches=patches, of_tokens=of_tokens)
         self._outputs: dict[fx.Node, list[tuple[str, int]]] = {}
         self._of_tokens, self._row_weights = of_tokens, row_weights or {}
         self._streams: dict[str, fx.Node] = {}  # per tap, what its rows are relative to
@@ -173,7 +163,7 @@ class Collector:
     def _add(self, tap: Tap, site: Site, operand: Tensor, scale: Tensor | None = None) -> None:
         """Add the rows of a tap, and the patches of its consumer; `scale` multiplies the rows."""
         count = tap.rows(operand, site)
-        at = self.batch.sample(count, self._rows_wanted(tap.size))
+        at = self.batch.sample(count, self._wanted.rows(tap.size))
         scale_at = scale if scale is None or at is None else scale[at.to(scale.device)]
         self._rows[tap.name].add(operand, site, at, self.batch.halves(count, at), scale_at)
         dense = self._consumers.get(tap.name)
@@ -189,7 +179,7 @@ class Collector:
             output = self._add_relative(name, value) if is_relative else value
             self._variances[name].add(output, channel, self.batch.masks)
         for source in self._pooled.get(node, ()):
-            rows, in_second = source.rows(value, self.batch, self._rows_wanted(len(source.order)))
+            rows, in_second = source.rows(value, self.batch, self._wanted.rows(len(source.order)))
             self._rows[source.tap].add_local(rows, in_second)
 
     def _add_relative(self, name: str, stream: Tensor) -> Tensor:
@@ -235,22 +225,10 @@ class Collector:
         variances = {name: variance.variance for name, variance in self._variances.items()}
         return Statistics(halves, variances, self._moments, examples, top_classes)
 
-    def _rows_wanted(self, unknowns: int, usually: int | None = None) -> int:
-        """Return how many rows of every example to take."""
-        if usually is None:
-            usually = ROWS_PER_EXAMPLE if self._patches else _FEWEST_ROWS_PER_EXAMPLE
-        if self._expected is None:
-            return max(usually, ROWS_PER_EXAMPLE)
-        per_channel = TOKENS_PER_CHANNEL if self._of_tokens else ROWS_PER_CHANNEL
-        enough = max(per_channel * unknowns, FEWEST_ROWS)
-        return max(usually, -(-enough // self._expected))
-
     def _add_patches(
         self, name: str, dense: DenseLayer, operand: Tensor, scale: Tensor | None
     ) -> None:
-        usually = ROWS_PER_EXAMPLE * _USUAL_PATCH // max(dense.unknowns, _USUAL_PATCH)
-        size = min(dense.unknowns, LARGEST_PATCH)
-        wanted = self._rows_wanted(size, max(usually, _FEWEST_PATCHES))
+        wanted = self._wanted.patches_of(min(dense.unknowns, LARGEST_PATCH))
         at = dense.positions(operand, wanted, self.batch)
         X, in_second = dense.inputs(operand, at), dense.halves(operand, at, self.batch)
         counts = dense.counting(operand, at, self.batch)

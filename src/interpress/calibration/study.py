@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -22,6 +22,7 @@ from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.graph.example import Example
 from interpress.linalg.factor import RFactor
 from interpress.pretrained.config_groups import ConfigGroup
+from interpress.pretrained.loadable import loadable_widths
 from interpress.pretrained.width_groups import config_groups, groups_of_blocks
 from interpress.spaces.batching import captured_examples, examples_per_batch
 from interpress.spaces.spaces import Spaces
@@ -47,6 +48,8 @@ class Study:
     seed: int = 0
     walk: BlockWalk | None = None
     """What measures the statistics block by block, if they are not held at once."""
+    _evaluators: dict[Part, Evaluator] = field(default_factory=dict, init=False, repr=False)
+    """Per part of the data, what judges on it; it keeps what the original gives there."""
 
     @property
     def original(self) -> nn.Module:
@@ -70,6 +73,13 @@ class Study:
         if self.config_groups is None:
             return groups_of_blocks(self.spaces)
         return [group.members for group in self.config_groups]
+
+    def loadable_widths(self, allowed: Mapping[str, list[int]]) -> dict[str, list[int]]:
+        """Return the allowed widths without those that the model's config refuses to load."""
+        groups = self.config_groups
+        if not groups:
+            return dict(allowed)
+        return loadable_widths(self.original.config, groups, allowed)
 
     def sample_weights(self) -> Tensor:
         """Return (fit_examples,) how much every example counts in the refit."""
@@ -136,10 +146,12 @@ class Study:
     def evaluator(self, part: Part = "held") -> Evaluator:
         """Return what judges smaller networks on the held-out examples, or on another part."""
         data = self.require_data()
-        limit = examples_per_batch(self.spaces, data.device)
-        if self.walk is not None and self.walk.most is not None:
-            limit = min(limit or self.walk.most, self.walk.most)
-        return Evaluator(self.original, data, self.meaning, limit, part)
+        if part not in self._evaluators:
+            limit = examples_per_batch(self.spaces, data.device)
+            if self.walk is not None and self.walk.most is not None:
+                limit = min(limit or self.walk.most, self.walk.most)
+            self._evaluators[part] = Evaluator(self.original, data, self.meaning, limit, part)
+        return self._evaluators[part]
 
     def few_examples(self, wanted: int) -> list[Example]:
         """Return at most `wanted` examples to fit, fewer if their activations are large.

@@ -44,11 +44,24 @@ class ShapeTrial:
             if failure is None:
                 self.spaces = replace(self.spaces, choices=self._fewest_changes(names, choices))
                 failure = self._fails_apart(names)
-            if failure is None:
+            if failure is None or (self.spaces.choices and self._rechoose(names)):
                 return self.spaces
             if not self._tie(failure, names):
                 self._freeze(failure, names)
         return self.spaces
+
+    def _rechoose(self, names: list[str]) -> bool:
+        """Try other choices with which all spaces run together; return whether they do so apart.
+
+        Two heads of two members each give the same sizes if one of each is removed.
+        """
+        plain = self.spaces
+        for choices in self.alternatives(names):
+            self.spaces = replace(plain, choices=choices)
+            if self._fails_apart(names) is None:
+                return True
+        self.spaces = plain
+        return False
 
     def runs(self, names: list[str]) -> bool:
         """Return whether the model runs with some spaces smaller and the choices there are."""

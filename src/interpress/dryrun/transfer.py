@@ -44,9 +44,10 @@ def transferred(
 
 
 def _is_like(space: ChannelSpace, other: ChannelSpace) -> bool:
-    return (space.size, space.step, space.heads, len(space.taps), other.frozen) == (
-        other.size, other.step, other.heads, len(other.taps), None,
-    )  # fmt: skip
+    def described(one: ChannelSpace) -> tuple[object, ...]:
+        return one.size, one.step, one.heads, one.in_groups, len(one.taps)
+
+    return other.frozen is None and described(space) == described(other)
 
 
 def _containing(space: ChannelSpace, after: Spaces) -> ChannelSpace | None:
@@ -54,7 +55,8 @@ def _containing(space: ChannelSpace, after: Spaces) -> ChannelSpace | None:
     if space.name in after.names:
         return after[space.name]
     weights = set(weights_of(space))
-    fitting = [s for s in after if s.heads == space.heads and weights <= set(weights_of(s))]
+    alike = [s for s in after if (s.heads, s.in_groups) == (space.heads, space.in_groups)]
+    fitting = [s for s in alike if weights <= set(weights_of(s))]
     return fitting[0] if len(fitting) == 1 else None
 
 

@@ -72,9 +72,7 @@ def agreement(
         for number, batch in enumerate(sources[0].raw()):
             examples = [source.convert(batch, number) for source in sources]
             if tally is None:
-                with explained(networks[0], examples[0]):
-                    meaning = find_meaning(networks[0], examples[0], kind, output)
-                tally = Tally(meaning)
+                tally = Tally(_meaning(networks[0], examples[0], kind, output))
             size = batch_size(examples[0])
             batch_labels = _labels(batch, networks[0], all_labels, tally.seen, size)
             outputs = [
@@ -86,6 +84,11 @@ def agreement(
             tally.add(outputs[0], outputs[1], batch_labels, counted, tokens)
             advance(size)
     return _result(tally, all_labels)
+
+
+def _meaning(model: nn.Module, example: Example, kind: str, output: Output) -> OutputMeaning:
+    with explained(model, example):
+        return find_meaning(model, example, kind, output)
 
 
 def _result(tally: Tally | None, all_labels: Tensor | None) -> Agreement:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor, nn
 
@@ -12,6 +12,10 @@ from interpress.evaluation.agreement import outputs_of
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.evaluation.tally import Agreement, Tally
 from interpress.graph.example import Example
+
+_KEPT_BYTES = 2**24
+"""Bytes of the original's outputs that are kept for later comparisons: those of some thousand
+examples with a thousand classes. Outputs beyond this are computed again."""
 
 
 class Judge:
@@ -54,6 +58,8 @@ class Evaluator:
     """At most this many examples run at once; None for no limit."""
     part: Part = "held"
     """Which examples."""
+    _reference: list[list[Tensor]] = field(default_factory=list, init=False, repr=False)
+    """What the original gave for the first batches."""
 
     def examples(self) -> Iterator[Example]:
         """Yield the examples in batches."""
@@ -62,11 +68,21 @@ class Evaluator:
     def agreements(self, *networks: nn.Module) -> list[Agreement]:
         """Return how much each network agrees with the original."""
         judge = Judge(self.meaning, len(networks))
-        for example in self.examples():
-            reference = outputs_of(self.original, example, self.meaning)
+        for number, example in enumerate(self.examples()):
+            reference = self._outputs_of_original(number, example)
             outputs = [outputs_of(network, example, self.meaning) for network in networks]
             judge.add(reference, outputs, example)
         return judge.results()
+
+    def _outputs_of_original(self, number: int, example: Example) -> list[Tensor]:
+        """Return the original's outputs on one batch, which are computed once if they are small."""
+        if number < len(self._reference):
+            return self._reference[number]
+        outputs = outputs_of(self.original, example, self.meaning)
+        kept = sum(t.nbytes for batch in (*self._reference, outputs) for t in batch)
+        if number == len(self._reference) and kept <= _KEPT_BYTES:
+            self._reference.append(outputs)
+        return outputs
 
     def agreement(self, network: nn.Module) -> Agreement:
         """Return how much one network agrees with the original."""

@@ -23,8 +23,10 @@ Call = Callable[..., Any]
 _NEVER_VIEWS = {"aten.conv2d", "aten.batch_norm", "aten.add", "aten.add_", "aten.linear"}
 """Operators that return new memory, not a view; `_allowed` also checks the operand of `add_`."""
 _FEW_POSITIONS = 16
-"""Up to this many positions, channels-last convolutions are slower than a matrix product over all
-images, or than the usual layout."""
+"""Up to this many positions, channels-last convolutions are slower than in the usual layout."""
+_FEWEST_POSITIONS = 4
+"""Up to this many positions, a 1x1 convolution is slower than one matrix product over all images:
+the products of single images are too small."""
 _VIEWS = ("aten.view.default", "aten._unsafe_view.default")
 
 
@@ -78,12 +80,14 @@ class _Convolution:
         dense, (weight, bias) = self.dense, self.folded
         # the operand may have fewer groups than the captured layer
         groups = operand.shape[-3] // weight.shape[1]
-        few = operand.shape[-2] * operand.shape[-1] <= _FEW_POSITIONS
-        if few and groups == 1 and _is_pointwise(dense):
+        positions = operand.shape[-2] * operand.shape[-1]
+        is_pointwise = groups == 1 and _is_pointwise(dense)
+        if is_pointwise and positions <= _FEWEST_POSITIONS:
             rows = operand.movedim(-3, -1)
             return torch.nn.functional.linear(rows, weight[:, :, 0, 0], bias).movedim(-1, -3)
         if operand.ndim == 4:
-            layout = torch.channels_last if groups > 1 or not few else torch.contiguous_format
+            usual = groups == 1 and not is_pointwise and positions <= _FEW_POSITIONS
+            layout = torch.contiguous_format if usual else torch.channels_last
             operand, weight = (t.contiguous(memory_format=layout) for t in (operand, weight))
         return torch.conv2d(
             operand, weight, bias, dense.stride, dense.padding, dense.dilation, groups

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from interpress.labels.labelling import Labelling, Labellings, tidy
 from interpress.labels.relations import align, mix, uniform, without
-from interpress.labels.trace import Op, Read, Side, Value
+from interpress.labels.trace import Copies, Op, Read, Side, Value
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Operand:
     letters: str
     original: Value | None = None
     """The argument itself, if `value` is a repeated or relabelled version of it."""
+    copies: Copies | None = None
+    """Which channels of `value` are copies of channels of `original`."""
 
     def over(self, letters: str) -> Value:
         """Return the value with dims `letters`, without labellings that vary along other dims."""
@@ -155,6 +157,9 @@ def _side(operand: Operand, letters: str, aligned: Tensor) -> Side:
     """Return the operand's side of a `Read` over the dims named by `letters`."""
     dims = tuple(operand.letters.index(letter) for letter in letters)
     value = operand.original or operand.value
+    if operand.copies is not None:
+        aligned = operand.copies.originals(aligned)
+        dims = tuple(dim for dim in dims if value.shape[dim] > 1)
     support = tuple(sorted(dims))
     labelling = next((la for la in value.channels() if la.support == support), None)
     if labelling is None:  # `_settle` changed the labels, so they are taken from `aligned`

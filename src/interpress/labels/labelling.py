@@ -31,6 +31,8 @@ class Labelling:
     slab: bool = False
     inner: bool = False
     """For a slab: whether its dim varies fastest. Single channels are dropped along this dim."""
+    counts: bool = False
+    """For a slab: whether its dim only counts the members of groups; see `labels.copies`."""
 
     @property
     def support(self) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from interpress.labels.copies import with_merged_members
 from interpress.labels.labelling import FIXED, Labelling, Labellings, merged_dims, reshape, tidy
 from interpress.labels.relations import align, balance
 from interpress.labels.trace import Grid, Op, Value
@@ -23,6 +24,7 @@ def view(op: Op, value: Value, shape: Sequence[int]) -> Labellings:
     A labelling that is split over several dims gets a slab labelling for each of them.
     """
     new_shape = tuple(shape)
+    value = with_merged_members(op, value, new_shape)
     _attach_reordered_slabs(op, value, new_shape)
     moved = [la.moved(reshape(la.labels, value.shape, new_shape)) for la in value.labellings]
     channels = [labelling for labelling in moved if not labelling.slab]

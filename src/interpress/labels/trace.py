@@ -78,6 +78,30 @@ class Grid:
     slabs: tuple[Labelling, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """Heads that are repeated for the members of a group, as keys and values for query heads."""
+
+    groups: Tensor | None
+    """(G,) slab labels of the heads that are repeated; None if there is just one head."""
+    members: Tensor
+    """(G, M) slab labels of the repeated heads."""
+    places: Tensor
+    """(M,) slab labels of a dim that counts the members of a group."""
+    joint: Tensor
+    """(2, n) labels of copied channels, and the member that each belongs to."""
+    copied: Tensor
+    """(2, n) labels of copied channels, and the channel that each is a copy of."""
+    where: str
+    """The operator."""
+
+    def originals(self, labels: Tensor) -> Tensor:
+        """Return the labels with every copy replaced by what it is a copy of."""
+        original = dict(zip(*self.copied.tolist(), strict=True))
+        flat = [original.get(label, label) for label in labels.reshape(-1).tolist()]
+        return torch.tensor(flat, dtype=torch.long).reshape(labels.shape)
+
+
 @dataclass(eq=False)
 class Op:
     """One executed operator: its arguments by name, with every tensor replaced by its `Value`."""
@@ -88,6 +112,8 @@ class Op:
     linear: bool = False
     """Whether the operator commutes with mixing channels: it only moves or rescales data."""
     outputs: list[Value] = field(default_factory=list)
+    implied: list[Value] = field(default_factory=list)
+    """Values that hold sizes which the operator knows, but none of its tensors has as a dim."""
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
@@ -129,6 +155,8 @@ class Trace:
     """(blocks, members) labels and an operator: every block keeps equally many of its members."""
     grids: list[Grid] = field(default_factory=list)
     """Channels that were split over several dims."""
+    copies: list[Copies] = field(default_factory=list)
+    """Heads that were repeated."""
     attached: list[Tensor] = field(default_factory=list)
     """Slab labels whose dim may lose whole slabs only."""
     parallel: list[Tensor] = field(default_factory=list)

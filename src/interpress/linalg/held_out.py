@@ -26,34 +26,43 @@ def held_out_errors(consumer: Consumer, order: Tensor, kept: Sequence[int]) -> T
     inputs = _in_order(consumer, order)
     sizes = (consumer.blocks >= 0).sum(1).cpu()[order.cpu()]
     fixed = len(inputs) - int(sizes.sum())
-    U = _sketched(consumer.U)[inputs]
+    U = _sketched(consumer.U)
     counts = [fixed + int(sizes[:k].sum()) for k in kept]
     errors = torch.zeros(len(counts), dtype=torch.float64)
-    for half in (0, 1):
-        fitted, judged = (m[inputs][:, inputs] for m in consumer.halves(half))
-        errors += _judged(fitted, judged, U, counts) / (2 * consumer.energy)
+    halves = consumer.halves(0)  # and those of the other half
+    for fitted, judged in (halves, halves[::-1]):
+        lost = _lost(fitted.index_select(0, inputs).index_select(1, inputs), U[inputs], counts)
+        in_place = torch.empty_like(lost).index_copy_(0, inputs, lost)
+        products = (in_place * torch.mm(judged, in_place.flatten(1)).reshape(lost.shape)).sum(
+            (0, 2), dtype=torch.float64
+        )
+        errors += products.cpu().clamp(min=0) / (2 * consumer.energy)
     return errors
 
 
-def _judged(fitted: Tensor, judged: Tensor, U: Tensor, counts: Sequence[int]) -> Tensor:
-    ridge = RIDGE * float(fitted.diagonal().mean().clamp(min=1e-30))
-    system = fitted.clone()
+def _lost(system: Tensor, U: Tensor, counts: Sequence[int]) -> Tensor:
+    """Return (inputs, counts, outputs): weights `U`, less those of the first inputs solved again.
+
+    `system` has the second moments of the inputs, and is overwritten. With `system = L @ L.T` and
+    only the first inputs kept, their weights change by `L[k, k].T^-1 @ L[d, k].T @ U[d]`, where k
+    are these inputs and d are the others. `L.T` is upper triangular, so with zeros in the rows of d
+    one solve with all of `L.T` serves every number of kept inputs.
+    """
+    ridge = RIDGE * float(system.diagonal().mean().clamp(min=1e-30))
     while True:
         system.diagonal().add_(ridge)
         lower, failed = torch.linalg.cholesky_ex(system)
         if not int(failed):
             break
         ridge *= 10
-    target = system @ U  # solving with all inputs gives U itself
-    forward = torch.linalg.solve_triangular(lower, target, upper=False)
-    errors = []
-    for count in counts:
-        W = torch.zeros_like(U)
-        corner = lower[:count, :count]
-        W[:count] = torch.linalg.solve_triangular(corner.T, forward[:count], upper=True)
-        lost = U - W
-        errors.append(float((lost * (judged @ lost)).sum(dtype=torch.float64)))
-    return torch.tensor(errors, dtype=torch.float64).clamp(min=0)
+    sides = U.new_zeros(len(U), len(counts), U.shape[1])
+    for number, count in enumerate(counts):
+        sides[:count, number] = lower[count:, :count].T @ U[count:]
+    changes = torch.linalg.solve_triangular(lower.T, sides.flatten(1), upper=True)
+    lost = -changes.reshape(sides.shape)
+    for number, count in enumerate(counts):
+        lost[count:, number] = U[count:]
+    return lost
 
 
 def _in_order(consumer: Consumer, order: Tensor) -> Tensor:

@@ -11,12 +11,12 @@ from interpress.allocation.plan import Plan
 from interpress.calibration.sample_weights import draw_examples
 from interpress.calibration.study import Study
 from interpress.evaluation.held_out_loss import held_out_loss
+from interpress.evaluation.tally import Agreement
 from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
 from interpress.network.build_by_block import RefitExamples, build_by_block
 from interpress.network.compare import is_enough_held_out
 from interpress.network.network import Network
-from interpress.network.shared_heads import absorbed, for_all_inputs
 from interpress.progress import Display
 from interpress.refit.refit import RefitResult, examples_needed, held_bytes, refit
 from interpress.refit.thin_layer import ThinLayer
@@ -40,8 +40,12 @@ def build(
     *,
     memory: float | None = None,
     checkpoint: Checkpoint | None = None,
+    known: Agreement | None = None,
 ) -> Network:
-    """Return the network of a plan; the refit may hold `memory` GiB."""
+    """Return the network of a plan; the refit may hold `memory` GiB.
+
+    `known` is the agreement before the refit, if the plan was compared with others.
+    """
     kept = plan.kept
     refits = method.refit and bool(kept)
     if study.walk is not None:
@@ -54,17 +58,19 @@ def build(
     corrected = shrunk_copy(cut)
     proof = check(study.spaces, cut, corrected)
     if not refits:
-        agreement = None if study.data is None else study.evaluator().agreement(corrected)
+        agreement = known
+        if known is None and study.data is not None:
+            agreement = study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement)
-    start = absorbed(study, for_all_inputs(study, cut, cut.T)) if method.correct else {}
-    begun = copy_with(corrected, start) if start else corrected
-    solved = refit_cut(study, cut, begun, method, bars, memory=memory)
-    solved.weights = {**start, **solved.weights}
+    solved = refit_cut(study, cut, corrected, method, bars, memory=memory)
     if not solved.weights:
         agreement = study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement, solved)
     refitted = copy_with(corrected, solved.weights)
-    before, after = study.evaluator().agreements(corrected, refitted)
+    if known is None:
+        before, after = study.evaluator().agreements(corrected, refitted)
+    else:
+        before, after = known, study.evaluator().agreement(refitted)
     if is_better(study, corrected, refitted, held_out_loss(before), held_out_loss(after)):
         return Network(refitted, plan, cut, proof, after, solved, refit_kept=True)
     return Network(corrected, plan, cut, proof, before, solved)

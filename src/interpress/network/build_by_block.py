@@ -29,7 +29,6 @@ from interpress.network.compare import is_enough_held_out
 from interpress.network.judging import Judging
 from interpress.network.network import Network
 from interpress.network.proof_by_block import ProofByBlock
-from interpress.network.shared_heads import absorbed, for_all_inputs
 from interpress.network.tap_errors import TapError, tap_error
 from interpress.progress import Display
 from interpress.refit.layer_pair import Pairs, pairs_of, stretches
@@ -109,7 +108,6 @@ class _Builder:
         parts: list[Part] = ["held", "all"] if few else ["held"]
         self._judgings = {str(part): self._judging(part) for part in parts}
         self._errors: dict[str, TapError] = {}
-        self._start: dict[str, Tensor] = {}  # weights from which the refit of a block begins
 
     def _judging(self, part: Part) -> Judging:
         examples, rest = list(self._study.evaluator(part).examples()), self._walk.rest
@@ -163,9 +161,6 @@ class _Builder:
                 halves = self._study.statistics.halves[name]
                 self._errors[name] = tap_error(tap, columns, halves, regularize, quick=True)
         cut = self._cut.with_interpolations(T)
-        self._start = {}
-        if self._side is not None:
-            self._start = absorbed(self._study, for_all_inputs(self._study, cut, T))
         self._walk.release()
         full_nodes, small_nodes = _nodes(self._pairs[number])
         names = [name for name in _weights_of(self._full, full_nodes) if name in cut.weights]
@@ -182,8 +177,6 @@ class _Builder:
         _, small_nodes = _nodes(self._pairs[number])
         for name in _weights_of(self._small, small_nodes):  # before the refit changes them
             self._as_cut.set_weight(name, self._as_cut.weights[name].clone())
-        for name, weight in self._start.items():
-            self._side.set_weight(name, weight)
         parts = list(stretches(self._pairs[number], self._side.begins_stretch))
         for part, pairs in enumerate(parts):
             is_last = number == len(self._pairs) - 1 and part == len(parts) - 1

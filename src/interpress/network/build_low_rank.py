@@ -19,7 +19,6 @@ from interpress.lowrank.start import first_factors
 from interpress.method import Method
 from interpress.network.build import is_better, refit_cut
 from interpress.network.network import Network
-from interpress.network.shared_heads import absorbed, for_all_inputs
 from interpress.progress import Display
 from interpress.refit.thin_layer import ThinLayer
 from interpress.surgery.cut import Cut
@@ -67,13 +66,10 @@ def first_network(
 
 
 def _cut(study: Study, plan: Plan, method: Method) -> tuple[Cut, nn.Module]:
-    """Return the cut of a plan, and its network from which the refit starts."""
+    """Return the cut of a plan, and its network."""
     T = study.interpolations(plan.kept, regularize=method.regularize) if method.correct else {}
     cut = Cut(study.spaces, plan.kept, T)
-    corrected = shrunk_copy(cut)
-    if method.refit and method.correct:
-        corrected = copy_with(corrected, absorbed(study, for_all_inputs(study, cut, cut.T)))
-    return cut, corrected
+    return cut, shrunk_copy(cut)
 
 
 class _Candidate:

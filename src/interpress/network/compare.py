@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -19,10 +19,9 @@ from interpress.evaluation.tally import Agreement
 from interpress.files.checkpoint import Checkpoint, digest
 from interpress.method import Method
 from interpress.network.compare_by_block import agreements_by_block
-from interpress.network.shared_heads import absorbed, for_all_inputs
 from interpress.progress import Display
 from interpress.surgery.cut import Cut
-from interpress.surgery.weights import copy_with, shrunk_copy
+from interpress.surgery.weights import shrunk_copy
 
 ENOUGH_HELD_OUT = 32
 """Held-out examples from which they alone decide. With fewer, the examples to fit are cut into two
@@ -48,6 +47,8 @@ class Comparison:
     """Whether the networks were refitted before they were compared."""
     close: tuple[str, ...] = ()
     """The other allocations that are not significantly worse than the best."""
+    agreement: Agreement | None = field(default=None, repr=False, compare=False)
+    """That of the best one's network before the refit, if held-out examples decided."""
 
     def __str__(self) -> str:
         return self.described()
@@ -73,6 +74,7 @@ class _Judged(NamedTuple):
 
     loss: float
     examples: tuple[float, ...]
+    agreement: Agreement | None = None
 
 
 def compare(
@@ -133,7 +135,8 @@ def _compared(
     others = [name for name in judged if name != best]
     close = tuple(n for n in others if not _is_clearly_less(judged[best], judged[n], 1.0))
     losses = {name: one.loss for name, one in judged.items()} or {best: 0.0}
-    return Comparison(best, losses, close=close)
+    agreement = judged[best].agreement if best in judged else None
+    return Comparison(best, losses, close=close, agreement=agreement)
 
 
 def _is_clearly_less(other: _Judged, usual: _Judged, share: float = CLEARLY_LESS) -> bool:
@@ -164,6 +167,7 @@ def _judge(
         name: _Judged(
             sum(held_out_loss(part[name]) for part in parts) / len(parts),
             tuple(distance for part in parts for distance in part[name].distances),
+            parts[0][name] if is_enough_held_out(study) and study.walk is None else None,
         )
         for name in plans
     }
@@ -198,7 +202,4 @@ def _network(study: Study, plan: Plan, method: Method, half: int | None) -> nn.M
     T = {}
     if method.correct:
         T = study.interpolations(plan.kept, half, regularize=method.regularize)
-    cut = Cut(study.spaces, plan.kept, T)
-    network = shrunk_copy(cut)
-    start = absorbed(study, for_all_inputs(study, cut, T, half)) if method.refit else {}
-    return copy_with(network, start) if start else network
+    return shrunk_copy(Cut(study.spaces, plan.kept, T))

@@ -18,7 +18,6 @@ from interpress.graph.frame_record import restore, to_record
 from interpress.graph.passage import Passage
 from interpress.method import Method
 from interpress.network.judging import Judging
-from interpress.network.shared_heads import for_all_inputs, replacing
 from interpress.progress import Display
 from interpress.surgery.cut import Cut
 from interpress.surgery.projection_identity import projecting
@@ -79,7 +78,4 @@ def _projecting(study: Study, plan: Plan, method: Method, half: int | None, numb
         T = study.interpolations(kept, half, regularize=method.regularize)
     in_own_precision = {name: matrix.to(study.dtype) for name, matrix in T.items()}
     cut = Cut(study.spaces, kept, in_own_precision)
-    before = projecting(study.spaces, cut)
-    if not (method.correct and method.refit):
-        return before
-    return replacing(study, for_all_inputs(study, cut, T, half), before)
+    return projecting(study.spaces, cut)

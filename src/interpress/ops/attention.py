@@ -6,6 +6,7 @@ import string
 from dataclasses import replace
 
 from interpress.labels.contraction import Operand, contract
+from interpress.labels.copies import counting, may_be_groups, repeated
 from interpress.labels.labelling import Labellings
 from interpress.labels.movement import interleave
 from interpress.labels.relations import align, mix, without
@@ -16,13 +17,13 @@ from interpress.ops.registry import Term, flops, rule
 @rule("aten.scaled_dot_product_attention")
 def attention(op: Op) -> Labellings:
     """Follow `softmax(query @ key.T) @ value`, per head."""
-    query, key, value = op["query"], op["key"], op["value"]
+    query, key = op["query"], op["key"]
     batch = string.ascii_letters[: len(query.shape) - 2]
     repeats = query.shape[-3] // key.shape[-3] if op.get("enable_gqa") else 1
     scores = contract(
         op,
         Operand("query", query, batch + "LE"),
-        Operand("key", _repeated(key, repeats), batch + "SE", key),
+        _shared(op, "key", repeats, batch + "SE"),
         batch + "LS",
         scaled_by_width=op.get("scale") is None,
     )
@@ -35,19 +36,25 @@ def attention(op: Op) -> Labellings:
     return contract(
         op,
         Operand("scores", weights, batch + "LS"),
-        Operand("value", _repeated(value, repeats), batch + "SV", value),
+        _shared(op, "value", repeats, batch + "SV"),
         batch + "LV",
     )
 
 
-def _repeated(value: Value, times: int) -> Value:
+def _shared(op: Op, argument: str, times: int, letters: str) -> Operand:
     """Return keys or values with every head repeated for the query heads that share it."""
-    if times == 1:
-        return value
+    value: Value = op[argument]
     dim = len(value.shape) - 3
+    if times == 1:
+        return Operand(argument, value, letters)
+    if may_be_groups(value, dim):
+        places = counting(op, 1, 0, times)
+        op.implied.append(Value((times,), (places,)))
+        members, copies = repeated(op, value, dim, places)
+        return Operand(argument, members, letters, value, copies)
     labellings = tuple(interleave(labelling, times, dim) for labelling in value.labellings)
     shape = (*value.shape[:dim], value.shape[dim] * times, *value.shape[dim + 1 :])
-    return replace(value, shape=shape, labellings=labellings)
+    return Operand(argument, replace(value, shape=shape, labellings=labellings), letters, value)
 
 
 @flops("aten.scaled_dot_product_attention")

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from interpress.labels.copies import counting, may_be_groups, repeated
 from interpress.labels.labelling import Labelling, Labellings, along, tidy
 from interpress.labels.movement import cut, interleave, join, take, view
 from interpress.labels.relations import align, mix, uniform, without
@@ -150,6 +151,11 @@ def repeat_interleave(op: Op) -> Labellings:
         why = "repeats its channels by a tensor of counts; use an integer count and give `dim`"
         mix(op, value, range(len(value.shape)), why)
         return ()
+    dim %= len(value.shape)
+    if repeats > 1 and dim > 0 and may_be_groups(value, dim):
+        places = counting(op, 1, 0, repeats)
+        op.implied.append(Value((repeats,), (places,)))
+        return tidy(repeated(op, value, dim, places)[0].labellings)
     return tidy([interleave(labelling, repeats, dim) for labelling in value.labellings])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from interpress.labels.copies import counting, may_be_groups
 from interpress.labels.labelling import Labellings, along, tidy
 from interpress.labels.movement import view
 from interpress.labels.trace import Op, Value
@@ -133,7 +134,27 @@ def _listed(dims: Any) -> list[int]:
 
 @rule("aten.expand", "aten.expand_as", "aten.broadcast_to", linear=True)
 def expand(op: Op) -> Labellings:
-    """Follow dims of size one that are repeated without copying."""
+    """Follow dims of size one that are repeated without copying.
+
+    A new dim after a dim of heads counts the members of groups: `repeat_kv` of transformers views
+    (batch, groups, 1, ...) as (batch, groups, members, ...), and then merges groups and members.
+    """
     value = op["self"]
-    ndim = len(op["other"].shape if op.family == "aten.expand_as" else op["size"])
-    return tidy([labelling.moved(along(labelling.labels, ndim)) for labelling in value.labellings])
+    sizes = op["other"].shape if op.family == "aten.expand_as" else op["size"]
+    added = len(sizes) - len(value.shape)
+    labellings = [
+        labelling.moved(along(labelling.labels, len(sizes))) for labelling in value.labellings
+    ]
+    for dim, times in enumerate(sizes[added:]):
+        is_new = value.shape[dim] == 1 and times > 1 and _is_constant(op, added + dim)
+        is_only = dim > 0 and sizes[added + dim - 1] in (-1, value.shape[dim - 1])
+        if is_new and is_only and may_be_groups(value, dim - 1):
+            labellings.append(counting(op, len(sizes), added + dim, times))
+            break
+    return tidy(labellings)
+
+
+def _is_constant(op: Op, dim: int) -> bool:
+    """Return whether a size in the arguments is a number, not a size that may vary."""
+    sizes = op.node.args[1] if len(op.node.args) > 1 else ()
+    return isinstance(sizes, list | tuple) and len(sizes) > dim and isinstance(sizes[dim], int)

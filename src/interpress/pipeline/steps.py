@@ -229,12 +229,15 @@ def state_problem(
     allocation = allocation or options.method.candidates[0]
     if resource is None:
         resource = "flops" if options.budget is None else options.budget.rule.resource
+    allowed = {name: options.limits.widths(study.spaces[name]) for name in orders}
+    if options.limits.same_widths:
+        allowed = study.loadable_widths(allowed)
     problem = Problem(
         study.spaces,
         orders,
         ALLOCATIONS[allocation].losses(orders, effects),
         study.spaces.cost.meter(resource),
-        {name: options.limits.widths(study.spaces[name]) for name in orders},
+        allowed,
         options.method.step,
         unit=DIVERGENCES if orders.are_divergences else ALLOCATIONS[allocation].unit,
     )
@@ -255,8 +258,8 @@ def solve(
         check_low_rank(study)
     problems: dict[str, Problem] = {}
     candidates = options.method.candidates
-    if len(candidates) > 1 and not any(space.heads for space in study.spaces.shrinkable):
-        candidates = tuple(name for name in candidates if not ALLOCATIONS[name].of_heads)
+    if len(candidates) > 1:
+        candidates = tuple(name for name in candidates if ALLOCATIONS[name].differs(study.spaces))
     for name in candidates:
         losses = ALLOCATIONS[name].losses
         same = [problems[other] for other in problems if ALLOCATIONS[other].losses is losses]

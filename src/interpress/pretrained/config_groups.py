@@ -32,7 +32,7 @@ from interpress.spaces.channel_space import ChannelSpace
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut, shrunk_shapes
 
-_SMALL = 512  # the most heads, or dims of a head, that two attributes together are tried for
+SMALL = 512  # the most heads, or dims of a head, that two attributes together are tried for
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ConfigGroups:
         effective = [path for path in numbers if self._changes_shapes(path)]
         yield from (Edit((path,)) for path in effective)
         yield from (Edit((), unset=path) for path, value in known if value is None)
-        small = [path for path in numbers if numbers[path] <= _SMALL]
+        small = [path for path in numbers if numbers[path] <= SMALL]
         for pair in itertools.combinations(small, 2):
             if any(path in effective for path in pair):
                 yield Edit(pair)

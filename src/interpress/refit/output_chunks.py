@@ -30,6 +30,7 @@ class OutputChunks:
     activation: Activation | None
     shifts: bool
     weights: Tensor | None
+    kernel: int = 1
 
     def solve(self, W0: Tensor, bias: Tensor | None) -> Solution:
         """Return the change of `W0` and bias; errors are summed over the parts."""
@@ -65,4 +66,5 @@ class OutputChunks:
             activation=self.activation,
             shifts=self.shifts,
             weights=self.weights,
+            kernel=self.kernel,
         )

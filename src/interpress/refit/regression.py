@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from interpress.graph.activations import Activation
+from interpress.refit.directions import Directions
 from interpress.refit.loss import ActivationLoss
 from interpress.refit.normal_equations import LARGE, NormalEquations, second_moments
 
@@ -56,6 +57,7 @@ class Regression:
 
     Inputs come in pieces (rows, groups, unknowns). `offset` has one row per row of the target, or
     one for all. `shifts` says whether the layer has a bias to change. `weights` are sample weights.
+    `kernel` inputs in a row belong to the same channel.
     """
 
     def __init__(
@@ -68,9 +70,10 @@ class Regression:
         activation: Activation | None,
         shifts: bool,
         weights: Tensor | None = None,
+        kernel: int = 1,
     ) -> None:
         X = torch.cat([piece.movedim(0, 1) for piece in inputs], 1)  # (groups, rows, unknowns)
-        self.groups = len(X)
+        self.groups, self.kernel = len(X), kernel
         self.centre = X.mean(1, keepdim=True) if shifts else None
         self.X = X if self.centre is None else X.sub_(self.centre)
         self.weights = None if weights is None else weights.to(target)[:, None]
@@ -97,6 +100,7 @@ class Regression:
         affine = self._best_affine(z, fitted, judged, before)
         tried = z if affine is None else self._moved(z, affine, slice(None))
         loss = before if affine is None else self.loss(tried[:, judged], judged)
+        directions = self._reduced()
         best = self._best_ridge(tried, fitted, judged, loss)
         if affine is None and best is None:
             return unchanged
@@ -108,6 +112,7 @@ class Regression:
         if best is not None:
             loss, ridge, normal, change, shift = best
             change, shift = self._rounds(normal, z, ridge, change, shift)
+            change = change if directions is None else directions.lifted(change[0])[None]
             if self.centre is not None:
                 shift = shift - self.centre @ change
         change, shift = (change / self.scale).mT, (shift / self.scale).expand(self.scale.shape)
@@ -119,6 +124,14 @@ class Regression:
         return Solution(
             change.reshape(W0.shape).to(W0), shift.reshape(-1).to(W0), before, loss, ridge
         )
+
+    def _reduced(self) -> Directions | None:
+        """Reduce the inputs of a layer with a large kernel to some directions, and return these."""
+        if self.groups > 1 or self.kernel == 1 or self.X.shape[-1] <= LARGE:
+            return None
+        directions = Directions.largest(self.X[0], self.kernel, LARGE)
+        self.X = directions.projected(self.X[0])[None]
+        return directions
 
     def _best_affine(
         self, z: Tensor, fitted: slice, judged: slice, before: float

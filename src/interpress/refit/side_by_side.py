@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -27,12 +28,13 @@ from interpress.refit.layer_pair import (
     uses_of_weights,
 )
 from interpress.refit.layer_rows import LayerRows, LayerSample
+from interpress.refit.normal_equations import LARGE
 from interpress.refit.solve_layer import solve_layer, solve_thin_layer
 from interpress.refit.thin_layer import ThinLayer
 from interpress.surgery.cut import Cut
 
 _ROWS = 16384  # rows of a regression with few unknowns
-_WORK = 6_000_000  # rows times unknowns: larger regressions get fewer rows, but
+_WORK = 3_000_000  # rows times unknowns: larger regressions gain less, and get fewer rows, but
 _FEWEST_ROWS = 4096  # at least this many plus one per unknown
 _NUMBERS_OF_TOKENS = 2**28  # inputs and outputs of a language model's regression: 1 GiB
 _ROWS_GROUPED = 2048  # of a grouped convolution, whose groups have few unknowns
@@ -211,8 +213,9 @@ class SideBySide:
     def _sample(self, layer: LayerPair, batch: int) -> LayerSample:
         """Sample rows of a batch from the inputs of the smaller network's layer."""
         dense, frame = layer.dense, self._small_frames[batch]
-        affordable = min(_ROWS, _WORK // dense.unknowns)
-        wanted = max(affordable, _FEWEST_ROWS + dense.unknowns)
+        unknowns = dense.unknowns  # a layer with a large kernel has fewer of them to solve for
+        unknowns = min(unknowns, LARGE) if math.prod(dense.shape[2:]) > 1 else unknowns
+        wanted = max(min(_ROWS, _WORK // unknowns), _FEWEST_ROWS + unknowns)
         if self._of_tokens:
             wanted = max(wanted, _NUMBERS_OF_TOKENS // (dense.unknowns + dense.shape[0]))
         wanted = wanted if dense.groups == 1 else _ROWS_GROUPED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -31,7 +32,8 @@ def solve_layer(
     layer: LayerPair, rows: Sequence[LayerRows], W0: Tensor, bias: Tensor | None
 ) -> Solution:
     """Return the change of `W0` (outputs, unknowns) and of the bias."""
-    return _regression(layer, rows, [batch.X for batch in rows], bias, None).solve(W0, bias)
+    inputs, kernel = [batch.X for batch in rows], math.prod(layer.dense.shape[2:])
+    return _regression(layer, rows, inputs, bias, None, kernel).solve(W0, bias)
 
 
 def solve_thin_layer(
@@ -88,10 +90,12 @@ def _regression(
     inputs: Sequence[Tensor],
     bias: Tensor | None,
     shift: Tensor | None,
+    kernel: int = 1,
 ) -> OutputChunks:
     """Return the regression of the layer on some inputs.
 
     `shift` is added to the outputs, before the norm. If there is a bias, the caller adds it there.
+    `kernel` inputs in a row belong to the same channel.
     """
     norm = layer.small_epilogue.norm
     offsets = [batch.offset for batch in rows]
@@ -108,6 +112,7 @@ def _regression(
         activation=layer.activation,
         shifts=_shifts(layer, bias),
         weights=torch.cat(weights) if weights else None,
+        kernel=kernel,
     )
 
 

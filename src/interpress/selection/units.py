@@ -11,13 +11,7 @@ from interpress.spaces.spaces import Spaces
 
 def units_of(spaces: Spaces, space: ChannelSpace, labels: Tensor) -> Tensor:
     """Return, per label, the unit of a space that it belongs to, or -1."""
-    membership, index = spaces.membership, spaces.index(space)
-    where, unit = (
-        (membership.head_space, membership.head)
-        if space.heads
-        else (membership.space, membership.unit)
-    )
-    return torch.where(where[labels] == index, unit[labels], -1)
+    return spaces.membership.units(spaces.index(space), labels)
 
 
 def columns_by_unit(units: Tensor, count: int) -> Tensor | None:

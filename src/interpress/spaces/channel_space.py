@@ -29,6 +29,9 @@ class ChannelSpace:
     step: int
     heads: bool = False
     """Whether the members are whole attention heads instead of single channels."""
+    in_groups: bool = False
+    """Whether the cells are groups of heads that share a key and a value, which another space
+    removes as a whole."""
     producers: tuple[str, ...] = ()
     carriers: tuple[str, ...] = ()
     consumers: tuple[str, ...] = ()

@@ -16,12 +16,15 @@ from interpress.labels.trace import Grid, Trace
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """The class of every label, at two levels. A class is a number.
+    """The class of every label, at three levels. A class is a number.
 
-    `fine` unites the labels that operators united. `channel` also unites the members of every slab
-    that can only be removed as a whole, such as one dim of all heads if the heads share a scale.
+    `strand` unites the labels that operators united. `fine` also unites copies of a channel, such
+    as those of a value that several query heads read. `channel` also unites the members of every
+    slab that can only be removed as a whole, such as one dim of all heads if the heads share a
+    scale.
     """
 
+    strand: Tensor
     fine: Tensor
     channel: Tensor
     is_slab: Tensor
@@ -33,15 +36,15 @@ def classify(trace: Trace) -> Classes:
     is_slab = torch.zeros(trace.size, dtype=torch.bool)
     for labels in trace.slab_ids:
         is_slab[labels] = True
-    edges = [(a, b) for a, b in trace.united if a.numel()]
+    strand = united(trace)
+    edges = _edges(trace) + [(copies.copied[0], copies.copied[1]) for copies in trace.copies]
     fine = _components(trace.size, edges)
     channel = fine
     slab_edges: dict[int, tuple[Tensor, Tensor]] = {}
     while True:  # uniting one slab can force another to be removed as a whole
         whole = _removed_whole(trace, channel, is_slab)
         parallel = torch.zeros_like(whole)
-        for labels in trace.parallel:
-            parallel[channel[labels.reshape(-1)]] = True
+        parallel[head_classes(trace, channel)] = True
         before = len(slab_edges)
         for number, grid in enumerate(trace.grids):
             slab = _slab_removed_whole(grid, channel, whole, parallel)
@@ -49,8 +52,29 @@ def classify(trace: Trace) -> Classes:
                 joint, label = torch.broadcast_tensors(grid.joint, slab.labels)
                 slab_edges[number] = (joint.reshape(-1), label.reshape(-1))
         if len(slab_edges) == before:
-            return Classes(fine, channel, is_slab)
+            return Classes(strand, fine, channel, is_slab)
         channel = _components(trace.size, edges + list(slab_edges.values()))
+
+
+def united(trace: Trace) -> Tensor:
+    """Return the class of every label, by what operators united."""
+    return _components(trace.size, _edges(trace))
+
+
+def _edges(trace: Trace) -> list[tuple[Tensor, Tensor]]:
+    return [(a, b) for a, b in trace.united if a.numel()]
+
+
+def head_classes(trace: Trace, class_of: Tensor) -> Tensor:
+    """Return the classes of slabs that index independent products, and of their groups."""
+    labels = [torch.zeros(0, dtype=torch.long), *(part.reshape(-1) for part in trace.parallel)]
+    heads = class_of[torch.cat(labels)].unique()
+    groups = [
+        class_of[copies.groups]
+        for copies in trace.copies
+        if copies.groups is not None and bool(torch.isin(class_of[copies.members], heads).any())
+    ]
+    return torch.cat([heads, *groups]).unique()
 
 
 def _slab_removed_whole(

@@ -60,26 +60,21 @@ def labels_along(value: Value, dim: int) -> Tensor | None:
 def size_of(labels: Tensor, membership: Membership, spaces: Sequence[ChannelSpace]) -> Size:
     """Return the size of a dim with these labels.
 
-    A space shrinks a dim that contains several channels of one of its cells, or several of its
-    heads. A dim with one channel of every cell, such as the heads of `(heads, head_dim)`, keeps
-    its length.
+    A space shrinks a dim that contains several channels (or heads) of one of its cells. A dim with
+    one channel of every cell, such as the heads of `(heads, head_dim)`, keeps its length.
     """
-    space, head_space = membership.space[labels], membership.head_space[labels]
     shrinks = {
-        index: _repeats_a_cell(spaces[index].cells, membership.unit[labels[space == index]])
-        for index in space.unique().tolist()
-        if index >= 0
-    }
-    head_shrinks = {
-        index: len(membership.head[labels[head_space == index]].unique()) > 1
-        for index in head_space.unique().tolist()
+        index: _repeats_a_cell(
+            spaces[index].cells, level.unit[labels[level.space[labels] == index]]
+        )
+        for level in membership.levels
+        for index in level.space[labels].unique().tolist()
         if index >= 0
     }
     counts: dict[tuple[int, ...], int] = {}
-    pairs = Counter(zip(space.tolist(), head_space.tolist(), strict=True))
-    for (channel_index, head_index), count in pairs.items():
-        candidates = ((channel_index, shrinks), (head_index, head_shrinks))
-        key = tuple(index for index, shrinking in candidates if shrinking.get(index))
+    indices_by_level = [level.space[labels].tolist() for level in membership.levels]
+    for indices, count in Counter(zip(*indices_by_level, strict=True)).items():
+        key = tuple(index for index in indices if shrinks.get(index))
         counts[key] = counts.get(key, 0) + count
     return tuple((count, key) for key, count in counts.items())
 

@@ -15,10 +15,12 @@ from interpress.errors import ArgumentError
 from interpress.graph.program import Program
 from interpress.labels.trace import Trace
 from interpress.spaces.channel_space import ChannelSpace
-from interpress.spaces.classes import classify
+from interpress.spaces.classes import classify, united
 from interpress.spaces.follow import follow
 from interpress.spaces.grouping import Draft, Grouping
+from interpress.spaces.head_grouping import HeadGrouping
 from interpress.spaces.membership import Membership, membership_of
+from interpress.spaces.shared_heads import settle_copies
 from interpress.spaces.spaces import Spaces
 from interpress.spaces.tap_finder import TapFinder
 from interpress.spaces.taps import Tap
@@ -32,17 +34,18 @@ def spaces_of(program: Program, exclude: Iterable[str] = ()) -> Spaces:
     patterns = (exclude,) if isinstance(exclude, str) else tuple(exclude)
     with torch.random.fork_rng():  # the model may draw random numbers
         trace = follow(program)
+    settle_copies(trace, united(trace))
     _freeze_excluded(trace, patterns)
     classes = classify(trace)
     finder = TapFinder(trace, classes)
     taps = finder.find()
     grouping = Grouping(trace, classes, taps, finder.problems)
-    heads, slab_of = grouping.heads()
+    heads = HeadGrouping(grouping)
     drafts = sorted(
-        [*grouping.channels(), *heads],
+        [*grouping.channels(), *heads.drafts],
         key=lambda draft: grouping.first_label(draft.classes[0]),
     )
-    membership = membership_of(drafts, classes.channel, slab_of)
+    membership = membership_of(drafts, [classes.channel, *heads.class_of_label])
     taps_by_name = {tap.name: tap for tap in taps}
     spaces = _describe(trace, drafts, membership, taps_by_name)
     return Spaces(program, trace, spaces, taps_by_name, membership)
@@ -87,7 +90,8 @@ def _describe(
             size=len(draft.classes),
             cells=torch.tensor(draft.cells or [0] * len(draft.classes)),
             step=draft.step if draft.frozen is None else len(draft.classes),
-            heads=draft.heads,
+            heads=draft.level > 0,
+            in_groups=draft.is_in_groups,
             producers=tuple(roles[i]["producer"]),
             carriers=tuple(roles[i]["carrier"]),
             consumers=tuple(roles[i]["consumer"]),
@@ -131,7 +135,7 @@ def _names(drafts: list[Draft], roles: list[_Roles]) -> list[str]:
     for draft, role in zip(drafts, roles, strict=True):
         weight = next(iter([*role["producer"], *role["carrier"], *role["consumer"]]), "space")
         base = weight.rpartition(".")[0] if weight.endswith((".weight", ".bias")) else weight
-        base = f"{base or weight}:heads" if draft.heads else base or weight
+        base = (base or weight) + draft.ending
         name, number = base, 2
         while name in names:
             name, number = f"{base}#{number}", number + 1

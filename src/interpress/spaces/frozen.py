@@ -80,6 +80,7 @@ FAMILIES = (
         (
             "combines its channels with values", "slides over its channels together with values",
             "convolves an input that cannot shrink", "multiplied by an input of the model",
+            "repeats it a fixed number of times",
         ),
     ),
     Family(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from interpress.labels.trace import Trace
-from interpress.spaces.classes import Classes
+from interpress.spaces.classes import Classes, head_classes
 from interpress.spaces.taps import Tap
 
 _Constraint = tuple[Tensor, str]
@@ -25,8 +25,21 @@ class Draft:
 
     classes: list[int]
     frozen: str | None = None
-    heads: bool = False
+    level: int = 0
+    """0 for channels, 1 for heads, 2 for heads within groups that share a head."""
     cells: list[int] = field(default_factory=list)
+
+    @property
+    def ending(self) -> str:
+        """The end of the space's name."""
+        if self.level == 0:
+            return ""
+        return ":heads-per-group" if self.is_in_groups else ":heads"
+
+    @property
+    def is_in_groups(self) -> bool:
+        """Whether the space has the heads of several groups."""
+        return self.level == 2 and len(set(self.cells)) > 1
 
     @property
     def step(self) -> int:
@@ -54,7 +67,7 @@ class Grouping:
         channel = self.classes.channel
         count = int(channel.max()) + 1
         self.signature = self._signatures(count)
-        self.reasons = _reasons_by_class([*self.trace.frozen, *self.problems], channel)
+        self.reasons = reasons_by_class([*self.trace.frozen, *self.problems], channel)
         self.relevant = torch.zeros(count, dtype=torch.bool)
         product_labels = [labels.reshape(-1) for labels in self.trace.produced]
         product_labels += [
@@ -63,8 +76,7 @@ class Grouping:
         for labels in product_labels:
             self.relevant[channel[labels]] = True
         self.relevant[channel[0]] = False
-        for labels in self.trace.parallel:
-            self.relevant[channel[labels.reshape(-1)]] = False
+        self.relevant[head_classes(self.trace, channel)] = False
 
     def _signatures(self, count: int) -> NDArray[np.int64]:
         """Return, per class, the sum of random numbers drawn for the dims of weights it is in."""
@@ -89,9 +101,9 @@ class Grouping:
                 draft.frozen = "all its channels are tied to each other"
         constraints = self._constraints()
         drafts = self._merge_unequal(drafts, constraints)
-        blocks = self._blocks(constraints)
+        blocks = self.blocks(constraints)
         for draft in drafts:
-            self._divide_into_cells(draft, blocks)
+            self.divide_into_cells(draft, blocks)
         return drafts
 
     def _constraints(self) -> list[_Constraint]:
@@ -131,7 +143,7 @@ class Grouping:
                     break
         return drafts
 
-    def _blocks(self, constraints: list[_Constraint]) -> NDArray[np.int64]:
+    def blocks(self, constraints: list[_Constraint]) -> NDArray[np.int64]:
         """Return, per class, the sum of random numbers drawn for the blocks it is in."""
         rng = np.random.default_rng(1)
         blocks = np.zeros(len(self.relevant), dtype=np.int64)
@@ -140,7 +152,7 @@ class Grouping:
             np.add.at(blocks, numbers.numpy(), keys.reshape(-1, *(1,) * (numbers.ndim - 1)))
         return blocks
 
-    def _divide_into_cells(self, draft: Draft, blocks: NDArray[np.int64]) -> None:
+    def divide_into_cells(self, draft: Draft, blocks: NDArray[np.int64]) -> None:
         """Put channels that are in the same block of every constraint into one cell."""
         draft.classes.sort(key=self.first_label)
         if draft.frozen is not None:
@@ -166,73 +178,8 @@ class Grouping:
         labels = torch.arange(self.trace.size)
         return first.scatter_reduce_(0, self.classes.channel, labels, "amin")
 
-    def heads(self) -> tuple[list[Draft], Tensor]:
-        """Return the spaces of attention heads, and per label the class of its head (or -1)."""
-        channel, fine = self.classes.channel, self.classes.fine
-        heads = {int(n) for labels in self.trace.parallel for n in channel[labels.reshape(-1)]}
-        head_classes = torch.tensor(sorted(heads), dtype=torch.long)
-        reasons: dict[int, str] = {n: self.reasons[n] for n in heads if n in self.reasons}
-        head_of_class = self._heads_of_classes(head_classes, reasons)
-        frozen_classes = _reasons_by_class(self.trace.frozen, fine)
-        for number in torch.nonzero(head_of_class >= 0).reshape(-1).tolist():
-            if number in frozen_classes:
-                reasons.setdefault(int(head_of_class[number]), frozen_classes[number])
-        head_of_label = head_of_class[fine]
-        is_head = torch.isin(channel, head_classes)
-        head_of_label = torch.where(is_head, channel, head_of_label)
-        self._freeze_unabsorbed(head_of_label, reasons)
-        return self._head_drafts(reasons), head_of_label
 
-    def _heads_of_classes(self, head_classes: Tensor, reasons: dict[int, str]) -> Tensor:
-        """Return, per fine class, the class of the head it belongs to, or -1.
-
-        Heads that have a class in common get a reason to be frozen.
-        """
-        channel, fine = self.classes.channel, self.classes.fine
-        head_of_class = torch.full((int(fine.max()) + 1,), -1)
-        for grid in self.trace.grids:
-            for slab in grid.slabs:
-                joint, labels = torch.broadcast_tensors(grid.joint, slab.labels)
-                member, head = fine[joint.reshape(-1)], channel[labels.reshape(-1)]
-                is_head = torch.isin(head, head_classes)
-                member, head = member[is_head], head[is_head]
-                clash = (head_of_class[member] >= 0) & (head_of_class[member] != head)
-                for number in head[clash].unique().tolist():
-                    reasons.setdefault(number, "its heads share channels")
-                head_of_class[member] = head
-        return head_of_class
-
-    def _freeze_unabsorbed(self, head_of_label: Tensor, reasons: dict[int, str]) -> None:
-        """Freeze heads that are summed by a read where no weight can absorb `T`."""
-        tapped = {(site.op, site.argument) for tap in self.taps for site in tap.sites}
-        for read in self.trace.reads:
-            if any((read.op, side.argument) in tapped for side in read.sides):
-                continue
-            for side in read.sides:
-                for row in head_of_label[side.aligned]:
-                    summed_heads = row[row >= 0].unique().tolist()
-                    if len(summed_heads) > 1:
-                        for number in summed_heads:
-                            reasons.setdefault(number, f"{read.op.location} cannot absorb T")
-
-    def _head_drafts(self, reasons: dict[int, str]) -> list[Draft]:
-        """Return one draft per set of heads; sets that overlap are merged."""
-        channel = self.classes.channel
-        drafts: list[Draft] = []
-        for labels in self.trace.parallel:
-            numbers = set(channel[labels.reshape(-1)].tolist())
-            overlapping = [draft for draft in drafts if numbers & set(draft.classes)]
-            merged = sorted(
-                numbers.union(*(set(draft.classes) for draft in overlapping)), key=self.first_label
-            )
-            drafts = [draft for draft in drafts if draft not in overlapping]
-            drafts.append(Draft(merged, heads=True, cells=[0] * len(merged)))
-        for draft in drafts:
-            draft.frozen = next((reasons[n] for n in draft.classes if n in reasons), None)
-        return [draft for draft in drafts if len(draft.classes) > 1]
-
-
-def _reasons_by_class(frozen: list[tuple[Tensor, str]], class_of: Tensor) -> dict[int, str]:
+def reasons_by_class(frozen: list[tuple[Tensor, str]], class_of: Tensor) -> dict[int, str]:
     """Return the first reason of every class that has a frozen label."""
     reasons: dict[int, str] = {}
     for labels, reason in frozen:

@@ -36,6 +36,8 @@ class TapFinder:
         self._users = _users_of_weights(self.trace)
         produced = [labels.reshape(-1) for labels in self.trace.produced]
         self._produced = torch.cat([torch.zeros(0, dtype=torch.long), *produced])
+        copies = [copies.copied[0] for copies in self.trace.copies]
+        self._copies = torch.cat([torch.zeros(0, dtype=torch.long), *copies])
 
     def find(self) -> list[Tap]:
         """Return all taps. Reads that share an absorbing weight share a tap."""
@@ -79,7 +81,9 @@ class TapFinder:
             weights = self._absorbing_weights(side, side.value)
             if isinstance(weights, str):
                 reasons.append(weights)
-            elif side.aligned.unique().numel() != side.aligned.numel():
+            elif side.aligned.unique().numel() != side.aligned.numel() or bool(
+                torch.isin(side.aligned, self._copies).any()
+            ):
                 reasons.append("several channels share the entry that would absorb T")
             elif (conflict := self._used_elsewhere(side, weights)) is not None:
                 reasons.append(conflict)

@@ -135,6 +135,7 @@ def curve_record(outcome: Outcome) -> dict[str, Any]:
     """
     errors = {name: order.errors.clamp(min=0).sqrt() for name, order in outcome.orders.items()}
     points, names = outcome.curve, [row.name for row in outcome.plan]
+    whole = {name: outcome.spaces[name].size for name in names}
     here = max(noise(outcome, outcome.widths), 1e-9)
     return {
         "points": [
@@ -142,10 +143,15 @@ def curve_record(outcome: Outcome) -> dict[str, Any]:
                 "flops": point.flops,
                 "params": point.params,
                 "noise": noise(outcome, point.widths) / here,
-                "widths": [point.widths[name] for name in names],
-                "errors": [round(float(errors[n][point.widths[n]]), 5) for n in names],
+                "widths": widths,
+                "errors": [
+                    round(float(errors[name][width]), 5)
+                    for name, width in zip(names, widths, strict=True)
+                ],
             }
             for point in points
+            # a space that must stay whole, as with same_widths, is not in the curve
+            for widths in [[point.widths.get(name, whole[name]) for name in names]]
         ],
         "at": min(range(len(points)), key=lambda i: abs(points[i].flops - outcome.point.flops)),
     }

@@ -129,8 +129,8 @@ def load(folder: str | os.PathLike[str], model: Any, *, check_weights: bool = Fa
     `model` is the original, the file that it was read from, or of a model of transformers its
     config or the folder it is in. Its shapes must be the original's; its weights do not matter,
     since the folder holds those of the smaller network. `check_weights=True` warns if they are not
-    the ones that were compressed; use it before the two networks are compared. The model is left as
-    it was. Nothing is executed from the files.
+    the ones that were compressed; use it before the two networks are compared. The network is in
+    evaluation mode. The model is left as it was. Nothing is executed from the files.
     """
     source = source_path(folder)
     record, tensors = _read(source)
@@ -160,7 +160,7 @@ def load(folder: str | os.PathLike[str], model: Any, *, check_weights: bool = Fa
             "keeps something that is neither a parameter, a buffer nor a size (a value cached on "
             "the first call, a module in a plain list); register it, and compress again"
         )
-    return smaller
+    return smaller.eval()
 
 
 def part_of(folder: str | os.PathLike[str]) -> str | None:

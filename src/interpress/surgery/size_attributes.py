@@ -69,7 +69,7 @@ def observe_sizes(spaces: Spaces, widths: Mapping[str, int]) -> Sizes:
     counts: Counter[str] = Counter()
     for op in spaces.trace.ops:
         module = module_of(op.node)
-        for index, value in enumerate([*op.inputs(), *op.outputs]):
+        for index, value in enumerate([*op.inputs(), *op.outputs, *op.implied]):
             record(module, ("value", counts[module], op.family, index), value)
         counts[module] += 1
     return sizes
@@ -140,8 +140,10 @@ def _submodule_weight_sizes(sizes: Sizes, name: str) -> dict[Source, SizeChange]
     }
 
 
-_Outcomes = dict[tuple[int, ...], list[Source]]
-"""The integer's new value in each instance of a class, to the sources that give these values."""
+_Outcomes = dict[tuple[int, ...], dict[tuple[frozenset[int], ...], list[Source]]]
+"""The integer's new value in each instance of a class, to the sources that give these values.
+
+They are listed by the spaces that change them: at other widths, these may give other values."""
 
 
 def _outcomes(
@@ -155,17 +157,18 @@ def _outcomes(
             change is not None and change.before == value
             for change, value in zip(changes, values, strict=True)
         ):
-            outcome = tuple(change.after for change in changes if change is not None)
-            outcomes.setdefault(outcome, []).append(source)
+            known = [change for change in changes if change is not None]
+            by_spaces = outcomes.setdefault(tuple(change.after for change in known), {})
+            by_spaces.setdefault(tuple(change.spaces for change in known), []).append(source)
     return outcomes
 
 
 def _ranked(outcomes: _Outcomes, unchanged: tuple[int, ...]) -> tuple[Source | None, ...]:
-    """Return one source for every outcome, the outcome with the most sources first."""
-    ranked = sorted(outcomes, key=lambda outcome: -len(outcomes[outcome]))
-    sources: list[Source | None] = [
-        outcomes[outcome][0] if outcome != unchanged else None for outcome in ranked
-    ]
+    """Return one source for every outcome and its spaces, those with the most sources first."""
+    sources: list[Source | None] = []
+    for outcome in sorted(outcomes, key=lambda key: -sum(map(len, outcomes[key].values()))):
+        by_spaces = sorted(outcomes[outcome].values(), key=len, reverse=True)
+        sources += [found[0] for found in by_spaces] if outcome != unchanged else [None]
     return tuple(sources) if None in sources else (*sources, None)
 
 

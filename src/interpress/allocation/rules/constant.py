@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from interpress.allocation.heads import SPARED, heads_of_groups
 from interpress.allocation.problem import Problem, Widths
 from interpress.allocation.registry import PIVOT_RATIOS, allocation, pivot_ratios
 
@@ -28,10 +29,21 @@ def fractions() -> Iterator[float]:
 
 
 def at_fraction(problem: Problem, fraction: float) -> Widths:
-    """Return the same fraction of every space, rounded up to an allowed width."""
-    widths = {}
-    for name, allowed in problem.allowed.items():
-        least = fraction * problem.spaces[name].size - 1e-9
-        wide_enough = bisect_right(allowed, -least, key=lambda width: -width)
-        widths[name] = allowed[max(wide_enough - 1, 0)]
-    return widths
+    """Return the same fraction of every space, rounded up to an allowed width.
+
+    The heads within groups shrink only after half of the groups. Otherwise, a layer would keep the
+    square of the fraction of its heads.
+    """
+    spared = heads_of_groups(problem)
+    return {
+        name: rounded_up(problem, name, min(1.0, fraction / SPARED) if name in spared else fraction)
+        for name in problem.allowed
+    }
+
+
+def rounded_up(problem: Problem, name: str, fraction: float) -> int:
+    """Return the smallest allowed width that is at least a fraction of a space."""
+    allowed = problem.allowed[name]
+    least = fraction * problem.spaces[name].size - 1e-9
+    wide_enough = bisect_right(allowed, -least, key=lambda width: -width)
+    return allowed[max(wide_enough - 1, 0)]

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from interpress.allocation.heads import SPARED
 from interpress.allocation.problem import Problem, Widths
 from interpress.allocation.registry import PIVOT_RATIOS, allocation, pivot_ratios
 from interpress.allocation.rules.constant import at_fraction, fractions
 
-_SPARED = 0.5  # spaces of heads are whole while other spaces keep more than this fraction
-
 
 @allocation("heads-last", losses=pivot_ratios, unit=PIVOT_RATIOS, of_heads=True)
 def heads_last(problem: Problem) -> Iterator[Widths]:
-    """Yield the widths at fractions from one down to zero; heads keep `1 / _SPARED` times more."""
+    """Yield the widths at fractions from one down to zero; heads keep `1 / SPARED` times more."""
     last = None
     for fraction in fractions():
         widths = at_fraction(problem, fraction)
-        of_heads = at_fraction(problem, min(1.0, fraction / _SPARED))
+        of_heads = at_fraction(problem, min(1.0, fraction / SPARED))
         widths |= {name: of_heads[name] for name in widths if problem.spaces[name].heads}
         if widths != last:
             yield widths

@@ -32,7 +32,10 @@ def patches(profile: Profile) -> Ranking:
     consumers = [view.patches for view in profile.views if view.patches is not None]
     if not consumers or len(consumers) < len(profile.views):
         return weights(profile)
-    units, errors = eliminate(consumers, _dependent(profile))
+    cells = profile.space.cells
+    units, errors = eliminate(
+        consumers, _dependent(profile), cells if len(cells.unique()) > 1 else None
+    )
     relative = (errors / errors[0].clamp(min=1e-300)).sqrt()
     return Ranking(units, relative, errors)
 

@@ -1,0 +1,33 @@
+"""What a report needs is recorded for every kind of result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from interpress import compress, load
+from interpress.storage.result_folder import read_plan
+
+transformers = pytest.importorskip("transformers", reason="the model is built from its config")
+
+
+def test_spaces_that_same_widths_leaves_whole(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=40, hidden_size=24, num_hidden_layers=2, num_attention_heads=3,
+        intermediate_size=40, num_labels=3,
+    )  # fmt: skip
+    model = transformers.BertForSequenceClassification(config).eval()
+    tokens = torch.randint(40, (60, 9))
+    result = compress(model, tokens, flops=0.85, same_widths=True)
+    result.save(tmp_path / "out", report=True)
+    curve = read_plan(tmp_path / "out")["report"]["curve"]
+    rows = [row.name for row in result.plan]
+    sizes = [space.size for space in (result.spaces[name] for name in rows)]
+    assert curve["points"][0]["widths"] == sizes
+    assert all(len(point["errors"]) == len(rows) for point in curve["points"])
+    loaded = load(tmp_path / "out", transformers.BertForSequenceClassification(config))
+    assert not loaded.training
+    assert torch.equal(loaded(tokens).logits, result.model(tokens).logits)
