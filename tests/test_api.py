@@ -324,7 +324,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "two budgets": ({"width": 0.5}, r"flops=0\.5 and width=0\.5"),
     "an old part": ({"selection": "l1"}, "selection= is not an argument"),
     "unreachable": ({"min_width": 31},
-                    r"flops=0.5 cannot be reached.*0.969 of the flops.*1 spaces can shrink"),
+                    r"flops=0.5 cannot be reached.*0.969 of .*1 space can shrink, 1 stays whole"),
     "all excluded": ({"exclude": ["0"]}, "nothing in this model can shrink.*output of the model"),
     "unknown layer": ({"exclude": ["conv*"]}, r"'conv\*'"),
     "unknown method": ({"method": "magic"}, "method='magic' is not known; choose one of preserve"),

@@ -15,6 +15,7 @@ from interpress.calibration.study import Study
 from interpress.checks import is_whole
 from interpress.data.inputs import Forward
 from interpress.data.masks import Mask
+from interpress.data.not_finite import inputs_blamed
 from interpress.data.preprocessing import Preprocessing, as_preprocessing
 from interpress.distillation.options import DistillOptions
 from interpress.errors import ArgumentError
@@ -38,6 +39,7 @@ from interpress.result import Result
 from interpress.selection.orders import Orders, order_all
 from interpress.spaces.spaces import Spaces
 from interpress.storage.analysis_file import load_analysis, save_analysis
+from interpress.tables.text_table import counted
 
 
 class Analysis:
@@ -53,11 +55,12 @@ class Analysis:
 
     def __repr__(self) -> str:
         study, name = self.study, type(self.study.original).__name__
-        examples = f"{study.fit_examples} examples fitted"
+        examples = f"{counted(study.fit_examples, 'example')} fitted"
         if study.data is not None and study.data.holds_out:
             examples += f", about {study.held_examples} held out"
         shrinkable, frozen = len(self.spaces.shrinkable), len(self.spaces.frozen)
-        return f"Analysis({name}: {examples}; {shrinkable} spaces can shrink, {frozen} frozen)"
+        spaces = f"{counted(shrinkable, 'space')} can shrink, {frozen} frozen"
+        return f"Analysis({name}: {examples}; {spaces})"
 
     @property
     def spaces(self) -> Spaces:
@@ -91,6 +94,7 @@ class Analysis:
             processes.together(),
             display(options.progress if processes.is_first else False) as bars,
             untouched(self.study.original),
+            inputs_blamed(self.study.data),
         ):
             checkpoint = open_checkpoint(self.study, options, bars)
             orders, effects = self._ordered(options, bars, checkpoint)

@@ -14,6 +14,7 @@ from interpress.allocation.problem import WidthLimits
 from interpress.analysis import Analysis
 from interpress.data.inputs import Forward
 from interpress.data.masks import Mask
+from interpress.data.not_finite import inputs_blamed
 from interpress.data.preprocessing import Preprocessing, as_preprocessing
 from interpress.data.texts import tokenized
 from interpress.distillation.inputs import Augment
@@ -188,7 +189,8 @@ def _analyzed(model: Any, data: Any, options: Options, part: str | None) -> Anal
     with untouched(network):
         calibration = read_data(network, data, options)
         check_reading(network, calibration.first())
-        spaces = find(network, calibration, options)
-        with display(options.progress) as bars:
+        with inputs_blamed(calibration):
+            spaces = find(network, calibration, options)
+        with display(options.progress) as bars, inputs_blamed(calibration):
             study = measure(spaces, calibration, options, bars)
     return Analysis(study, options)

@@ -14,6 +14,7 @@ from interpress import Analysis, ArgumentError, Method, Result
 from interpress.budgets import search
 from interpress.budgets.budget import Budget
 from interpress.budgets.registry import BUDGETS
+from interpress.checks import is_number
 
 SATISFIED: dict[str, Callable[[Result, float], bool]] = {
     "agreement": lambda result, value: float(result.agreement or 0) >= value,
@@ -58,7 +59,8 @@ def test_the_result_satisfies_the_budget(
 )
 def test_a_number_out_of_range_is_refused_with_its_meaning(kind: str, value: Any) -> None:
     rule = BUDGETS[kind]
-    message = re.escape(f"{kind}={value!r} is out of range") + ".*" + re.escape(rule.meaning)
+    fault = "is out of range" if is_number(value) else "is not a number"
+    message = re.escape(f"{kind}={value!r} {fault}") + ".*" + re.escape(rule.meaning)
     with pytest.raises(ArgumentError, match=f"{message}.*such as {kind}={rule.example:g}"):
         Budget(kind, value)
 

@@ -164,7 +164,7 @@ CASES: dict[str, tuple[tuple[str, ...], Callable[[], object], str]] = {
     "evaluation of the wrong shape": (
         changed(evaluation="bad.npy"),
         lambda: np.save("bad.npy", np.ones((9, 1, 8, 8), np.float32)),
-        "cannot run on bad.npy"),
+        "bad.npy: Sequential does not run on an input of shape"),
     "several arrays": (
         changed(data="bad.npz"), lambda: np.savez("bad.npz", a=np.ones((2, 2)), b=np.ones((2, 2))),
         "--key"),
@@ -178,6 +178,9 @@ CASES: dict[str, tuple[tuple[str, ...], Callable[[], object], str]] = {
         changed(data="bad.parquet"), lambda: _parquet(a=[1, 2]), "no column of image bytes"),
     "parquet with an empty cell": (
         changed(data="bad.parquet"), lambda: _parquet(img=[picture(0), b""]), "no image bytes"),
+    "gray images for a model of colours": (
+        changed(data="photos", gray=""), _nothing,
+        "with --size, --preset or --gray"),
     "text without a tokenizer": (
         changed(data="lines.txt"), lambda: Path("lines.txt").write_text("a\nb"), "--tokenizer"),
     "text in another encoding": (
@@ -212,6 +215,7 @@ CASES: dict[str, tuple[tuple[str, ...], Callable[[], object], str]] = {
     "compressed is no folder": (
         ("evaluate", *MODEL, "--data", "x.npy", "--compressed", "nowhere"), _nothing, "nowhere"),
     "inspect what": (("inspect", *MODEL), _nothing, "--shape"),
+    "shape that does not fit": (("inspect", *MODEL, "--shape", "5,8,8"), _nothing, "with --shape"),
     "shape of letters": (("inspect", *MODEL, "--shape", "a,b"), _nothing, "--shape 'a,b'"),
     "one point": (("curve", *MODEL, "--data", "x.npy", "--points", "1"), _nothing, "--points 1"),
 }  # fmt: skip

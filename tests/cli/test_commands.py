@@ -261,7 +261,8 @@ def test_an_interrupt_leaves_nothing(shell: Shell, monkeypatch: pytest.MonkeyPat
         assert sorted(path.name for path in Path().iterdir()) == before
 
 
-def test_a_hugging_face_folder_and_text(shell: Shell) -> None:
+def save_bert(folder: str, *, with_tokenizer: bool = True) -> None:
+    """Save a small encoder that takes 16 tokens, and a tokenizer of the words w0 to w29."""
     transformers = pytest.importorskip("transformers")
     from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -276,11 +277,43 @@ def test_a_hugging_face_folder_and_text(shell: Shell) -> None:
         vocab_size=32, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
         intermediate_size=48, max_position_embeddings=16, num_labels=3,
     )  # fmt: skip
-    transformers.BertForSequenceClassification(config).save_pretrained("bert")
-    fast.save_pretrained("bert")
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    if with_tokenizer:
+        fast.save_pretrained(folder)
+
+
+def test_a_hugging_face_folder_and_text(shell: Shell) -> None:
+    save_bert("bert")
     lines = [" ".join(f"w{(7 * i + j * j) % 30}" for j in range(5 + i % 7)) for i in range(90)]
     Path("lines.txt").write_text("\n".join(lines))
     command = ("compress", "bert", "--data", "lines.txt", "--length", "12", "--flops", "0.8")
     assert shell(*command, "--out", "out") == 0, shell.err
     again = ("evaluate", "bert", "--data", "lines.txt", "--length", "12", "--compressed", "out")
     assert shell(*again) == 0, shell.err
+
+
+def test_a_folder_without_a_tokenizer_is_refused(shell: Shell) -> None:
+    save_bert("bert", with_tokenizer=False)
+    Path("lines.txt").write_text("\n".join(f"w{i} w{i + 1}" for i in range(20)))
+    command = ("inspect", "bert", "--data", "lines.txt", "--length", "12")
+    assert shell(*command) == 2
+    assert "bert holds no tokenizer: none of tokenizer.json" in shell.err
+
+
+def test_unknown_words_are_warned_about_and_known_ones_are_not(shell: Shell) -> None:
+    save_bert("bert")
+    command = ("inspect", "bert", "--data", "lines.txt", "--length", "12")
+    Path("lines.txt").write_text("\n".join(f"w{i} w{i + 1}" for i in range(20)))
+    assert shell(*command) == 0, shell.err
+    assert "unknown token" not in shell.err
+    Path("lines.txt").write_text("\n".join(f"other words w{i}" for i in range(20)))
+    assert shell(*command) == 0, shell.err
+    assert "67% of the tokens of lines.txt are the unknown token [UNK]" in shell.err
+
+
+def test_texts_that_are_too_long_name_the_length(shell: Shell) -> None:
+    save_bert("bert")
+    Path("lines.txt").write_text("\n".join(f"w{i} w{i + 1}" for i in range(20)))
+    assert shell("inspect", "bert", "--data", "lines.txt") == 2
+    assert "(4, 128) int64" in shell.err
+    assert "with --length" in shell.err

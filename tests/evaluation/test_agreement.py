@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from interpress import ArgumentError, DataError, agreement
+from interpress import ArgumentError, CaptureError, DataError, agreement
 from interpress.evaluation.tally import wilson
 
 
@@ -235,3 +235,9 @@ def test_a_function_may_compute_the_decision() -> None:
     result = agreement(TwoHeads(), TwoHeads(0.1), SCORES, output=small_box)
     assert (result.kind, result.output) == ("decisions", "small_box")
     assert [other.name for other in result.others] == ["box", "classes"]
+
+
+def test_inputs_of_a_wrong_shape_are_named() -> None:
+    message = r"Sequential does not run on an input of shape \(5, 7\) float32 .*pass what its"
+    with pytest.raises(CaptureError, match=message):
+        agreement(mlp(), mlp(), torch.zeros(5, 7))

@@ -96,10 +96,12 @@ def test_control_flow_on_values_is_refused() -> None:
 
 
 def test_wrong_examples_are_refused() -> None:
-    with pytest.raises(CaptureError, match="does not run on the example"):
+    with pytest.raises(CaptureError, match=r"does not run on an input of shape \(2, 7\) float32"):
         capture(network(), torch.randn(2, 7))
-    with pytest.raises(CaptureError, match="does not run on the example"):
+    with pytest.raises(CaptureError, match=r"does not run on an input of shape nonsense \(2, 6\)"):
         capture(network(), {"nonsense": torch.randn(2, 6)})
+    with pytest.raises(CaptureError, match=r"\(2, 3, 8, 8\) uint8 .*convert them with \.float\(\)"):
+        capture(nn.Conv2d(3, 4, 3), torch.zeros(2, 3, 8, 8, dtype=torch.uint8))
     with pytest.raises(ArgumentError, match="holds no tensor"):
         capture(network(), ())
     with pytest.raises(ArgumentError, match="the example is a str; pass a tensor"):

@@ -118,6 +118,8 @@ def test_wrappers_are_removed() -> None:
     assert unwrap(nn.DataParallel(model)) is model
     assert unwrap(torch.compile(model, backend="eager")) is model
     assert unwrap(torch.compile(nn.DataParallel(model), backend="eager")) is model
+    with pytest.raises(ArgumentError, match=r"model is the class Linear; .* Linear\(\.\.\.\)"):
+        unwrap(nn.Linear)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"model is a function; pass a torch\.nn\.Module"):
         unwrap(network)  # type: ignore[arg-type]
 

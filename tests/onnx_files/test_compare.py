@@ -91,7 +91,8 @@ def test_a_file_that_differs_from_its_network_is_not_accepted(
 def test_the_report_says_what_was_measured() -> None:
     report = OnnxReport(1e-7, 0.0123, 0.71, (10_000_000, 6_000_000), 40, 1)
     assert str(report) == (
-        "ONNX Runtime, 40 examples: relative output error 0.0123, run time 0.71 of the original's "
+        "ONNX Runtime, 40 examples: error 0.0123 relative to the outputs of the original file, "
+        "run time 0.71 of the original's "
         "(1 thread), file 6.0 of 10.0 MB"
     )
 

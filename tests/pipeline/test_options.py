@@ -33,7 +33,7 @@ def test_an_unknown_kind_of_output() -> None:
         ({}, "exactly one budget of .*got none"),
         ({"flops": 0.5, "width": 0.5}, r"flops=0\.5 and width=0\.5"),
         ({"flops": 0.0}, r"flops=0\.0 is out of range"),
-        ({"flops": "half"}, "flops='half' is out of range"),
+        ({"flops": "half"}, "flops='half' is not a number"),
         ({"params": 50}, "params=50 is out of range"),
         ({"error": 1.0}, "above 0 and below 1"),
         ({"selection": "l1"}, "selection= is not an argument of compress; the budgets are"),

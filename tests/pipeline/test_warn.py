@@ -148,3 +148,14 @@ def test_the_summary_says_whether_agreement_is_on_fitted_examples(examples: int)
     summary = " ".join(result.summary().split())
     assert ("on the examples that were fitted" in summary) == (examples < 5)
     assert ("on held-out examples" in summary) == (examples == 5)
+
+
+def test_warnings_point_to_the_line_of_the_caller() -> None:
+    model, example = build("mlp")
+    data = example[:1]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        interpress.compress(model, data, flops=0.5, progress=False)
+        interpress.analyze(model, data, progress=False).compress(flops=0.5, progress=False)
+    files = [str(w.filename) for w in caught if w.category is interpress.FewExamplesWarning]
+    assert files == [__file__, __file__]

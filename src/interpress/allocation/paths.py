@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from interpress.allocation.problem import Problem, Widths
 from interpress.errors import ArgumentError
+from interpress.tables.text_table import counted
 
 Moves = Callable[[str, int], list[int]]
 """From a space and its width to the smaller widths to consider next."""
@@ -54,10 +55,15 @@ def fit_budget(problem: Problem, path: Iterator[Widths], budget: float, resource
         if problem.meter.total(widths) <= budget * whole * (1 + 1e-12):
             return _widened(problem, widths, budget * whole)
     smallest = problem.meter.total(last or problem.full()) / whole
+    shrinking = sum(len(problem.members.get(name, (name,))) for name in problem.orders)
+    others = len(problem.spaces) - shrinking
+    counts = (
+        f"{counted(shrinking, 'space')} can shrink, "
+        f"{others} {'stays' if others == 1 else 'stay'} whole"
+    )
     raise ArgumentError(
         f"{resource}={budget:g} cannot be reached: at the smallest widths of this allocation "
-        f"{smallest:.3f} of the {resource} remain ({len(problem.orders)} spaces can shrink, "
-        f"{len(problem.spaces.frozen)} are frozen or excluded); ask for at least "
+        f"{smallest:.3f} of the {resource} remain ({counts}); ask for at least "
         f"{math.ceil(smallest * 1000) / 1000:g}"
     )
 

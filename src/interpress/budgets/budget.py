@@ -20,13 +20,18 @@ class Budget:
 
     def __post_init__(self) -> None:
         rule, value = self.rule, self.value
+        if not is_number(value):
+            raise ArgumentError(
+                f"{self.kind}={value!r} is not a number; give the {rule.meaning}, such as "
+                f"{self.kind}={rule.example:g}"
+            )
         if rule.above_one:
-            if not is_number(value) or not 1 <= value < math.inf:
+            if not 1 <= value < math.inf:
                 raise ArgumentError(
                     f"{self.kind}={value!r} is out of range; give a number of at least 1, the "
                     f"{rule.meaning}, such as {self.kind}={rule.example:g}"
                 )
-        elif not is_number(value) or not 0 < value <= 1 or (value == 1 and rule.below_one):
+        elif not 0 < value <= 1 or (value == 1 and rule.below_one):
             raise ArgumentError(
                 f"{self.kind}={value!r} is out of range; give a number above 0 and "
                 f"{'below' if rule.below_one else 'at most'} 1, the {rule.meaning}, such as "

@@ -16,6 +16,7 @@ from interpress.cli.comparing import compare
 from interpress.cli.data_files.batches import open_batches
 from interpress.cli.data_options import DataOptions
 from interpress.cli.earlier_result import load_earlier
+from interpress.cli.failing import advise_if_misfit
 from interpress.cli.loading import checked_device, load_model
 from interpress.cli.method_options import MethodOptions
 from interpress.cli.model_options import ModelOptions
@@ -41,6 +42,8 @@ def inspect(
     if (data is None) == (shape is None):
         raise ArgumentError("give one of --data and --shape, so that the network can be run")
     example: Any = None if shape is None else _random_batch(shape, model.device)
+    if shape is not None:
+        advise_if_misfit("give the shape of one example, without the batch, with --shape")
     with model_output_aside(as_json):
         network = load_model(model, warn_if_untrained=False)
         batches: Any = [example] if data is None else open_batches(data, model, network)

@@ -13,7 +13,7 @@ from interpress.cli.data_files.batches import open_batches
 from interpress.cli.data_options import DataOptions
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.output_options import OutputOptions
-from interpress.errors import DataError, InterpressError
+from interpress.errors import MisfitError
 from interpress.evaluation.tally import Agreement
 from interpress.pipeline.options import Options
 
@@ -48,10 +48,5 @@ def compare(
     }  # fmt: skip
     try:
         return interpress.agreement(compared[0], compared[1], data, **asked)
-    except InterpressError:
-        raise
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        raise DataError(
-            f"the network cannot run on {path} ({str(error).splitlines()[0]}); prepare the data as "
-            "the network expects them, with --size, --gray, --key or --length"
-        ) from error
+    except MisfitError as error:
+        raise MisfitError(f"{path}: {error.fault}", error.remedy) from error

@@ -21,9 +21,10 @@ from typing import Any
 
 import typer
 
-from interpress.errors import InterpressError
+from interpress.errors import InterpressError, MisfitError
 
 _running: ContextVar[tuple[str, ...]] = ContextVar("arguments of the running command")
+_if_misfit: ContextVar[str] = ContextVar("what to do if the data do not fit", default="")
 BAD_INPUT, UNEXPECTED, INTERRUPTED = 2, 1, 130
 _INTERRUPTED = "interrupted; nothing was written"
 
@@ -42,7 +43,7 @@ def guarded(app: typer.Typer, arguments: list[str]) -> int:
         interrupts.append(number)
         raise KeyboardInterrupt
 
-    token = _running.set(tuple(arguments))
+    token, misfit_token = _running.set(tuple(arguments)), _if_misfit.set("")
     in_main_thread = threading.current_thread() is threading.main_thread()
     previous = signal.signal(signal.SIGINT, interrupt) if in_main_thread else None
     try:
@@ -57,6 +58,7 @@ def guarded(app: typer.Typer, arguments: list[str]) -> int:
         return _explain(error, _options(app, arguments))
     finally:
         _running.reset(token)
+        _if_misfit.reset(misfit_token)
         if in_main_thread:
             signal.signal(signal.SIGINT, previous)
     if status == INTERRUPTED:  # Typer may catch the interrupt and return this status
@@ -70,12 +72,19 @@ def command_line() -> str:
     return shlex.join(["interpress", *arguments]) if arguments else ""
 
 
+def advise_if_misfit(remedy: str) -> None:
+    """Say what the user can do if the model does not run on the data, in words of options."""
+    _if_misfit.set(remedy)
+
+
 def _explain(error: Exception, options: Mapping[str, Option]) -> int:
     if type(error).__name__ == "Abort":
         return _fail(_INTERRUPTED, INTERRUPTED)
     if hasattr(error, "format_message"):  # Typer could not parse the options
         message = error.format_message().rstrip(".")
         return _fail(f"{message}; see --help", BAD_INPUT) if message else BAD_INPUT
+    if isinstance(error, MisfitError) and (remedy := _if_misfit.get()):
+        return _fail(f"{error.fault}; {remedy}", BAD_INPUT)
     if isinstance(error, InterpressError):
         message = str(error)
         if not _raised_by_command_line(error):

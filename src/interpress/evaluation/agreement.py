@@ -19,6 +19,7 @@ from interpress.evaluation.tally import Agreement, Tally
 from interpress.formats.network_formats import as_network
 from interpress.graph.capture import check_has_values
 from interpress.graph.example import Example
+from interpress.graph.misfit import explained
 from interpress.graph.model_state import evaluation, untouched, unwrap
 from interpress.progress import display
 
@@ -71,7 +72,7 @@ def agreement(
         for number, batch in enumerate(sources[0].raw()):
             examples = [source.convert(batch, number) for source in sources]
             if tally is None:
-                tally = Tally(find_meaning(networks[0], examples[0], kind, output))
+                tally = Tally(_meaning(networks[0], examples[0], kind, output))
             size = batch_size(examples[0])
             batch_labels = _labels(batch, networks[0], all_labels, tally.seen, size)
             outputs = [
@@ -83,6 +84,11 @@ def agreement(
             tally.add(outputs[0], outputs[1], batch_labels, counted, tokens)
             advance(size)
     return _result(tally, all_labels)
+
+
+def _meaning(model: nn.Module, example: Example, kind: str, output: Output) -> OutputMeaning:
+    with explained(model, example):
+        return find_meaning(model, example, kind, output)
 
 
 def _result(tally: Tally | None, all_labels: Tensor | None) -> Agreement:
@@ -112,7 +118,7 @@ def _slice(labels: Tensor, start: int, size: int) -> Tensor:
 def outputs_of(model: nn.Module, example: Example, meaning: OutputMeaning) -> list[Tensor]:
     """Return all output tensors of a model, run in evaluation mode, in the order of `meaning`."""
     network = unwrap(model)
-    with evaluation(network), torch.no_grad():
+    with evaluation(network), torch.no_grad(), explained(network, example):
         tensors, _ = flatten_output(example.call(network))
     return [tensor.detach() for tensor in meaning.layout.aligned(tensors)]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-
+from interpress.errors import warn_user
 from interpress.evaluation.tally import Agreement
 
 _CERTAIN = 0.01
@@ -23,10 +22,9 @@ def warn_if_memorized(agreement: Agreement | None) -> None:
     """Warn if the original network is nearly certain of every held-out decision."""
     confidence = None if agreement is None else agreement.confidence
     if looks_memorized(confidence):
-        warnings.warn(
+        warn_user(
             f"the model's mean confidence on the held-out calibration examples is "
             f"{confidence:.1%}, which is typical of training data. Agreement measured on them is "
             "too optimistic; calibrate on examples that the model was not trained on",
             MemorizedWarning,
-            stacklevel=3,
         )

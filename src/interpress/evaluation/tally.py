@@ -19,6 +19,7 @@ from interpress.evaluation.output_errors import (
 from interpress.evaluation.output_kinds import example_means
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.evaluation.tokens import TokenScores, TokenTally
+from interpress.tables.text_table import counted
 
 _Z = 1.959963984540054  # quantile of the normal distribution for a 95 % interval
 _MOST_FLIPS = 10_000  # bounds the memory of a long comparison
@@ -92,7 +93,7 @@ class Agreement:
     def __str__(self) -> str:
         if self.agreement is None or self.interval is None:
             error = f"output error {self.output_error:.3g} ({MEAN_GIVES_ONE})"
-            return f"{error} on {self.examples:,} examples"
+            return f"{error} on {counted(self.examples, 'example')}"
         low, high = self.interval
         text = f"{self.agreement:.2%} of {self.decisions:,} decisions ({low:.2%} to {high:.2%})"
         return text if self.divergence is None else f"{text}, KL {_short(self.divergence)} nats"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram, export
 
-from interpress.errors import ArgumentError, StorageError
+from interpress.errors import ArgumentError, StorageError, warn_user
 from interpress.exported_programs.inputs import (
     free_sizes,
     input_values,
@@ -71,10 +71,9 @@ def _check(
             "network; save it with result.save, and report the program"
         )
     if _which_are_free(program) != _which_are_free(source.program):
-        warnings.warn(
+        warn_user(
             f"the smaller program of {source.name} takes inputs of fewer sizes than the original "
             "one; export result.model with torch.export.export and your own dynamic_shapes",
-            stacklevel=2,
         )
 
 

@@ -24,6 +24,7 @@ from interpress.graph.capturable_part import advice, without_printed_graphs
 from interpress.graph.composite_operators import as_composite
 from interpress.graph.example import Example
 from interpress.graph.flattened_products import as_linear_layers
+from interpress.graph.misfit import first_line, misfit
 from interpress.graph.model_state import evaluation, unwrap
 from interpress.graph.on_device import common_device
 from interpress.graph.program import Program
@@ -144,10 +145,7 @@ def _export(model: nn.Module, example: Example) -> ExportedProgram:
         model, example = _on_one_device(model, example)
         flexible = {"dynamic_shapes": _dynamic_shapes(model, example)}
     except Exception as problem:  # the model's code may raise anything
-        raise CaptureError(
-            f"the model does not run on the example ({_first_line(problem)}); pass what its "
-            "forward takes: a tensor, a tuple of positional inputs, or a dict of keyword inputs"
-        ) from problem
+        raise misfit(model, example, problem) from problem
     problems: list[Exception] = []
     for options in (flexible, {}):
         try:
@@ -159,7 +157,7 @@ def _export(model: nn.Module, example: Example) -> ExportedProgram:
         except Exception as problem:  # torch.export raises many types
             problems.append(problem)
     raise CaptureError(
-        f"torch.export could not capture {type(model).__name__}: {_first_line(problems[-1])}. "
+        f"torch.export could not capture {type(model).__name__}: {first_line(problems[-1])}. "
         + advice(model, problems[-1])
     ) from problems[-1]
 
@@ -210,11 +208,6 @@ def _dynamic_shapes(model: nn.Module, example: Example) -> Any:
 
     bound = inspect.signature(model.forward).bind(*example.args, **example.kwargs)
     return {name: pytree.tree_map(open_dims, value) for name, value in bound.arguments.items()}
-
-
-def _first_line(problem: BaseException) -> str:
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    return f"{type(problem).__name__}: {lines[0] if lines else ''}"[:300]
 
 
 def _to_program(model: nn.Module, exported: ExportedProgram, example: Example) -> Program:

@@ -20,6 +20,9 @@ from interpress.graph.snapshot import Snapshot
 
 def unwrap(model: nn.Module) -> nn.Module:
     """Return the network inside `torch.compile`, `DataParallel` and DDP wrappers."""
+    if isinstance(model, type):
+        name = model.__name__
+        raise ArgumentError(f"model is the class {name}; pass an instance: {name}(...)")
     if not isinstance(model, nn.Module):
         raise ArgumentError(f"model is a {type(model).__name__}; pass a torch.nn.Module")
     while True:

@@ -20,6 +20,7 @@ from interpress.onnx_files.library import has_onnx_runtime
 from interpress.onnx_files.run import Array, Session
 from interpress.onnx_files.source import source_of
 from interpress.onnx_files.write import smaller_proto
+from interpress.tables.text_table import counted
 
 _SLACK = 100.0
 """A runtime adds in another order than PyTorch, and may round this many times as much."""
@@ -49,8 +50,9 @@ class OnnxReport:
         before, after = self.bytes
         threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
         return (
-            f"ONNX Runtime, {self.examples} examples: relative output error "
-            f"{self.output_error:.3g}, run time {self.time:.2f} of the original's ({threads}), "
+            f"ONNX Runtime, {counted(self.examples, 'example')}: error "
+            f"{self.output_error:.3g} relative to the outputs of the original file, "
+            f"run time {self.time:.2f} of the original's ({threads}), "
             f"file {after / 1e6:.1f} of {before / 1e6:.1f} MB"
         )
 

@@ -24,6 +24,7 @@ from interpress.method import Method
 from interpress.network.network import Network
 from interpress.network.tap_errors import TapError, tap_error
 from interpress.onnx_files.compare import OnnxReport, compare_files
+from interpress.pipeline.left_whole import of_same_widths
 from interpress.pipeline.options import Options
 from interpress.pipeline.steps import state_problem
 from interpress.selection.orders import Orders
@@ -83,10 +84,11 @@ class Outcome:
         """The seed that drew held-out examples and rows."""
         return self.study.seed
 
-    @property
+    @cached_property
     def spaces(self) -> Spaces:
-        """The channel spaces of the original."""
-        return self.study.spaces
+        """The channel spaces of the original; frozen are also those that the options keep whole."""
+        same_widths = self.options.limits.same_widths
+        return of_same_widths(self.study) if same_widths else self.study.spaces
 
     @property
     def original(self) -> nn.Module:

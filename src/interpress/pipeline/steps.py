@@ -35,6 +35,7 @@ from interpress.graph.capture import check_model
 from interpress.network.network import Network
 from interpress.parallel.processes import Processes
 from interpress.pipeline.identity import checkpoint_bytes, identity
+from interpress.pipeline.left_whole import measurable
 from interpress.pipeline.literal import literal_iterative_id
 from interpress.pipeline.low_rank import check_low_rank, solve_low_rank
 from interpress.pipeline.options import Options
@@ -44,13 +45,11 @@ from interpress.pretrained.describe import config_values, update_config
 from interpress.pretrained.width_groups import groups_of_blocks
 from interpress.progress import Display
 from interpress.selection.orders import Orders
-from interpress.selection.profile import is_measurable
 from interpress.spaces.batching import examples_per_batch
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.projection_identity import two_examples
 
 _AT_ONCE = 2**32  # bytes of statistics that are held at once; more are measured block by block
-_UNMEASURABLE = "its channels are read in unequal pieces, which calibration cannot measure"
 
 
 def read_data(model: nn.Module, data: Any, options: Options) -> CalibrationSet:
@@ -87,20 +86,18 @@ def elsewhere(model: nn.Module, device: torch.device | None) -> torch.device | N
 def find(model: nn.Module, data: CalibrationSet, options: Options) -> Spaces:
     """Capture the model and return its channel spaces; raise if none can shrink."""
     spaces = find_spaces(model, data.first(), exclude=options.exclude, progress=options.progress)
-    usable = _measurable(spaces)
+    usable = measurable(spaces)
     if not usable.shrinkable:
+        number = len(spaces)
+        are_frozen = (
+            "its only space is frozen" if number == 1 else f"all {number} spaces are frozen"
+        )
         reasons = "; ".join(f"{space.name}: {space.frozen}" for space in usable.frozen[:3])
         raise ArgumentError(
-            f"nothing in this model can shrink: all {len(spaces)} spaces are frozen ({reasons}); "
+            f"nothing in this model can shrink: {are_frozen} ({reasons}); "
             "print interpress.find_spaces(model, example) for all reasons, or exclude less"
         )
     return spaces
-
-
-def _measurable(spaces: Spaces) -> Spaces:
-    """Freeze the spaces whose channels calibration cannot measure."""
-    names = [space.name for space in spaces.shrinkable if not is_measurable(spaces, space)]
-    return spaces.freeze(dict.fromkeys(names, _UNMEASURABLE))
 
 
 def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Display) -> Study:
@@ -109,7 +106,7 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
     The statistics of a large network are measured later, block by block.
     """
     meaning = find_meaning(spaces.program.model, data.first(), options.kind, options.output)
-    processes, usable = Processes(), _measurable(spaces)
+    processes, usable = Processes(), measurable(spaces)
     of_tokens = meaning.tokens is not None
     room = _room(usable, data, options, of_tokens, bars) if _is_large(spaces, options) else None
     sensitivities = _sensitivities(usable, data, meaning, options, bars)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 from interpress.budgets.search import Search
 from interpress.calibration.study import Study
-from interpress.errors import ArgumentError
+from interpress.errors import ArgumentError, warn_user
 from interpress.evaluation.tally import Agreement
 from interpress.method import Method
 from interpress.network.compare import is_enough_held_out
@@ -36,7 +35,7 @@ def warn_about(search: Search, network: Network) -> tuple[str, ...]:
         (RuinedWarning, _ruined(search, network)),
     ):
         if sentence is not None:
-            warnings.warn(sentence, category, stacklevel=5)
+            warn_user(sentence, category)
             sentences.append(sentence)
     return tuple(sentences)
 

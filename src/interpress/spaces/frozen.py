@@ -99,7 +99,17 @@ FAMILIES = (
     Family(
         "unequal pieces",
         "use groups, heads and pieces of equal size",
-        ("cannot keep the same share", "its heads share channels", "read in unequal pieces"),
+        ("cannot keep the same share", "its heads share channels"),
+    ),
+    Family(
+        "no layer reads all of it",
+        "nothing to do for the dims inside heads; whole heads can shrink instead",
+        ("no layer reads all of its channels",),
+    ),
+    Family(
+        "kept by same_widths",
+        "leave same_widths out, and save with result.save instead of save_pretrained",
+        ("so same_widths keeps",),
     ),
     Family(
         "form of the operator",

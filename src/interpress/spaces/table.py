@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,10 +14,11 @@ from interpress.spaces.channel_space import ChannelSpace
 from interpress.spaces.cost import CostModel
 from interpress.spaces.frozen import FrozenShare
 from interpress.tables.names import short_names
-from interpress.tables.text_table import WIDTH, paragraph, rendered
+from interpress.tables.text_table import WIDTH, counted, paragraph, rendered
 
 _GAP, _INDENT = 2, 5  # spaces between columns, and before the reason of a frozen space
 _MODULES = 16  # characters that are always left for the modules that make or read a space
+_SHARE = "of FLOPs"
 _NAMED, _NAME_WIDTH = 2, 24  # spaces that a reason names, and the characters of a name
 
 
@@ -30,24 +32,26 @@ def render(
 ) -> str:
     """Return a table of all spaces, with a summary and remedies for frozen spaces below it.
 
-    A row has the size of a space, the share of FLOPs that depends on it, the modules that make and
+    A row has the size of a space, the share of FLOPs that depend on it, the modules that make and
     read it, and below it the reason if it is frozen. Long names are shortened. `examples` are in
     the batch that the cost counts.
     """
     rows = [_row(space, cost) for space in spaces]
     sizes = max([len("size"), *(len(row.size) for row in rows)])
-    left = width - sizes - len("FLOPs") - 4 * _GAP - 1
+    left = width - sizes - len(_SHARE) - 4 * _GAP - 1
     longest = max([len("space"), *(len(row.name) for row in rows)])
     name_width = min(longest, max(left - 2 * _MODULES, _MODULES))
     modules = (left - name_width) // 2
     names = short_names([row.name for row in rows], name_width)
-    lines = [_line("space", "size", "FLOPs", "made by", "read by", (name_width, sizes, modules))]
+    lines = [_line("space", "size", _SHARE, "made by", "read by", (name_width, sizes, modules))]
     for name, row, space in zip(names, rows, spaces, strict=True):
         made, read = _modules(row.made, modules), _modules(row.read, modules)
         lines.append(_line(name, row.size, row.flops, made, read, (name_width, sizes, modules)))
         if space.frozen:
             reason = textwrap.wrap(f"frozen: {space.frozen}", width - _INDENT)
             lines += [" " * _INDENT + line for line in reason]
+    if rows:
+        lines.append(paragraph(_legend(rows, shown=lines), width))
     if any(name != row.name for name, row in zip(names, rows, strict=True)):
         lines.append("Names are shortened; spaces.names (Python) and --json have them whole.")
     lines.append(paragraph(_summary(spaces, cost, unused, examples), width))
@@ -65,6 +69,22 @@ class _Row(NamedTuple):
     read: list[str]
 
 
+def _legend(rows: Sequence[_Row], shown: Sequence[str]) -> str:
+    """Return what the columns mean; `shown` are the lines of the table."""
+    legend = (
+        f"{_SHARE}: the share of all FLOPs that depend on the size of the space. Most layers "
+        "depend on two spaces, so the shares add up to more than 100%."
+    )
+    stepped = next((row.size for row in rows if "/" in row.size), None)
+    if stepped is not None:
+        size, step = stepped.split("/")
+        legend += f" size {stepped}: {size} channels, of which a multiple of {step} can be kept."
+    more = next((found for line in shown if (found := re.search(r" \+(\d+)(?= |$)", line))), None)
+    if more is not None:
+        legend += f" +{more[1]}: {counted(int(more[1]), 'more module')}."
+    return legend
+
+
 def _line(
     name: str, size: str, flops: str, made: str, read: str, widths: tuple[int, int, int]
 ) -> str:
@@ -73,7 +93,7 @@ def _line(
     cells = (
         name.ljust(longest),
         size.rjust(sizes),
-        flops.rjust(len("FLOPs")),
+        flops.rjust(len(_SHARE)),
         made.ljust(modules),
         read,
     )
@@ -106,7 +126,7 @@ def frozen_text(shares: Sequence[FrozenShare], cost: CostModel) -> str:
     number, fixed = sum(len(share.spaces) for share in shares), 1 - cost.shrinkable_share()
     is_frozen = _verb(number, "is frozen and stays", "are frozen and stay")
     summary = (
-        f"{_counted(number, 'space')} {is_frozen} whole: {fixed:.1%} of the FLOPs cannot shrink."
+        f"{counted(number, 'space')} {is_frozen} whole: {fixed:.1%} of the FLOPs cannot shrink."
     )
     return f"{paragraph(summary)}\n{rendered(_remedies(shares, with_names=True))}"
 
@@ -116,7 +136,7 @@ def _summary(
 ) -> str:
     frozen = sum(1 for space in spaces if space.frozen)
     summary = (
-        f"{_counted(len(spaces) - frozen, 'space')} can shrink, "
+        f"{counted(len(spaces) - frozen, 'space')} can shrink, "
         f"{frozen} {_verb(frozen, 'is', 'are')} frozen; {cost.shrinkable_share():.0%} of "
         f"{_amount(cost().flops // examples)} FLOPs per example depend on the spaces that can "
         "shrink."
@@ -124,7 +144,7 @@ def _summary(
     if unused:
         shown = ", ".join(unused[:3]) + (", ..." if len(unused) > 3 else "")
         summary += (
-            f" {_counted(len(unused), 'parameter')} {_verb(len(unused), 'is', 'are')} not used "
+            f" {counted(len(unused), 'parameter')} {_verb(len(unused), 'is', 'are')} not used "
             f"in evaluation mode ({shown}) and will not change; layers that run only in training "
             "may then no longer fit."
         )
@@ -146,10 +166,6 @@ def _remedies(shares: Sequence[FrozenShare], *, with_names: bool) -> Table:
         number = str(len(share.spaces))
         table.add_row(Text(why), number, f"{share.flops:.0%}", Text(share.remedy))
     return table
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _verb(number: int, one: str, many: str) -> str:

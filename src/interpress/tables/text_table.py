@@ -48,6 +48,11 @@ def text_table(
     return rendered(table, width=max(width, needed))
 
 
+def counted(number: int, word: str) -> str:
+    """Return a number with a noun, in the singular or the plural."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
 def paragraph(text: str, width: int = WIDTH) -> str:
     """Return a text in lines of at most this width."""
     return rendered(Text(text), width=width)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from interpress.cli.data_files.data_file import DataFile
 from interpress.cli.data_files.registry import kind_of_file, open_data_file
 from interpress.cli.data_options import DataOptions
-from interpress.cli.failing import warn
+from interpress.cli.failing import advise_if_misfit, warn
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.timm_models import PREFIX, prepared_like_timm
 from interpress.errors import DataError
@@ -35,6 +35,7 @@ def open_batches(
     if data.tokenizer is None:
         data = replace(data, tokenizer=Path(model.name))
     file = open_data_file(data)
+    advise_if_misfit(file.if_misfit)
     if network is not None:
         _check_names(data.path, file.input_names, network)
     return Batches(file, data)

@@ -21,6 +21,10 @@ class DataFile(ABC):
     """Whether `--size`, `--mean`, `--std`, `--preset` and `--gray` apply."""
     if_empty: ClassVar[str]
     """What to tell the user if there are no examples."""
+    if_misfit: ClassVar[str] = (
+        "store inputs of the shape that the model takes, or choose others with --key"
+    )
+    """What to tell the user if the model does not run on the examples."""
     labels: Tensor | None = None
     """One label per example, or None if they are unknown."""
     labels_problem: str | None = None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from interpress.cli.data_files.data_file import DataFile
-from interpress.cli.data_files.image_preparation import ImagePreparation
+from interpress.cli.data_files.image_preparation import IF_MISFIT, ImagePreparation
 from interpress.cli.data_options import DataOptions
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff")
@@ -19,6 +19,7 @@ class ImageFolder(DataFile):
     """The images in a folder; if all are in subfolders, the subfolders are the classes."""
 
     holds_images = True
+    if_misfit = IF_MISFIT
     if_empty = "give a folder of images: " + ", ".join(IMAGE_SUFFIXES)
 
     def __init__(self, options: DataOptions) -> None:

@@ -13,6 +13,9 @@ from torch import Tensor
 from interpress.cli.data_options import INTERPOLATIONS, DataOptions
 from interpress.errors import ArgumentError, DataError
 
+IF_MISFIT = "prepare the images as the model expects them, with --size, --preset or --gray"
+"""What to tell the user if the model does not run on the images."""
+
 
 class ImagePreparation:
     """Decodes, resizes, crops and normalises images."""

@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from interpress.cli.data_files.data_file import DataFile
-from interpress.cli.data_files.text import load_tokenizer, read_text, text_record
+from interpress.cli.data_files.text import (
+    IF_MISFIT,
+    load_tokenizer,
+    read_text,
+    text_record,
+    warn_if_unknown,
+)
 from interpress.cli.data_options import DataOptions
 
 _LENGTH = 512  # tokens per example, unless the user or the tokenizer says fewer
@@ -19,6 +25,7 @@ class RunningText(DataFile):
     """Consecutive tokens of one text; the last few, which do not fill an example, are left out."""
 
     if_empty = "give a longer text, or a smaller --length"
+    if_misfit = IF_MISFIT
 
     def __init__(self, options: DataOptions) -> None:
         text = read_text(options.path)
@@ -26,6 +33,7 @@ class RunningText(DataFile):
         longest = int(getattr(tokenizer, "model_max_length", None) or _LENGTH)
         length = options.length or min(_LENGTH, longest)
         tokens = torch.tensor(tokenizer(text, verbose=False)["input_ids"], dtype=torch.long)
+        warn_if_unknown(tokenizer, {"input_ids": tokens}, options.path)
         self._length = length
         self._rows = tokens[: len(tokens) // length * length].reshape(-1, length)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from interpress.cli.data_files.data_file import LABEL_NAMES, DataFile
-from interpress.cli.data_files.image_preparation import ImagePreparation
+from interpress.cli.data_files.image_preparation import IF_MISFIT, ImagePreparation
 from interpress.cli.data_files.registry import data_file
 from interpress.cli.data_options import DataOptions
 from interpress.errors import ArgumentError, DataError, StorageError
@@ -20,6 +20,7 @@ class ParquetFile(DataFile):
     """A column of encoded images, and a column of labels if there is one."""
 
     holds_images = True
+    if_misfit = IF_MISFIT
     if_empty = "give a file with rows"
 
     def __init__(self, options: DataOptions) -> None:

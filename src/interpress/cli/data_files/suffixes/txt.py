@@ -9,10 +9,17 @@ from torch import Tensor
 
 from interpress.cli.data_files.data_file import DataFile
 from interpress.cli.data_files.registry import data_file
-from interpress.cli.data_files.text import load_tokenizer, read_text, text_record
+from interpress.cli.data_files.text import (
+    IF_MISFIT,
+    load_tokenizer,
+    read_text,
+    text_record,
+    warn_if_unknown,
+)
 from interpress.cli.data_options import DataOptions
 
 _LENGTH = 128  # tokens per line, unless the user says
+_CHECKED = 64  # lines whose tokens are checked
 
 
 @data_file("txt")
@@ -20,12 +27,16 @@ class TextFile(DataFile):
     """Lines of text; empty lines are skipped."""
 
     if_empty = "give one example per line"
+    if_misfit = IF_MISFIT
 
     def __init__(self, options: DataOptions) -> None:
         text = read_text(options.path)
         self._lines = [line for line in text.splitlines() if line.strip()]
         self._length = options.length or _LENGTH
         self._tokenizer = load_tokenizer(options.path, options.tokenizer)
+        if self._lines:
+            checked = self.inputs(range(min(len(self._lines), _CHECKED)))
+            warn_if_unknown(self._tokenizer, checked, options.path)
 
     @property
     def count(self) -> int:
