@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -28,16 +27,10 @@ from interpress.refit.layer_pair import (
     uses_of_weights,
 )
 from interpress.refit.layer_rows import LayerRows, LayerSample
-from interpress.refit.normal_equations import LARGE
+from interpress.refit.sample_size import sample_size
 from interpress.refit.solve_layer import solve_layer, solve_thin_layer
 from interpress.refit.thin_layer import ThinLayer
 from interpress.surgery.cut import Cut
-
-_ROWS = 16384  # rows of a regression with few unknowns
-_WORK = 3_000_000  # rows times unknowns: larger regressions gain less, and get fewer rows, but
-_FEWEST_ROWS = 4096  # at least this many plus one per unknown
-_NUMBERS_OF_TOKENS = 2**28  # inputs and outputs of a language model's regression: 1 GiB
-_ROWS_GROUPED = 2048  # of a grouped convolution, whose groups have few unknowns
 
 
 class SideBySide:
@@ -213,12 +206,7 @@ class SideBySide:
     def _sample(self, layer: LayerPair, batch: int) -> LayerSample:
         """Sample rows of a batch from the inputs of the smaller network's layer."""
         dense, frame = layer.dense, self._small_frames[batch]
-        unknowns = dense.unknowns  # a layer with a large kernel has fewer of them to solve for
-        unknowns = min(unknowns, LARGE) if math.prod(dense.shape[2:]) > 1 else unknowns
-        wanted = max(min(_ROWS, _WORK // unknowns), _FEWEST_ROWS + unknowns)
-        if self._of_tokens:
-            wanted = max(wanted, _NUMBERS_OF_TOKENS // (dense.unknowns + dense.shape[0]))
-        wanted = wanted if dense.groups == 1 else _ROWS_GROUPED
+        wanted = sample_size(dense, self._of_tokens)
         (operand, *_), _ = self._small.arguments(frame, layer.small_node)
         at = dense.positions(operand, -(-wanted // self._examples), self._batches[batch])
         summand = None
