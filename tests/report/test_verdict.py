@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from scipy.stats import binom
+from tests.report.reading import sections_of
 
+from interpress import Result, demo
 from interpress.evaluation.tally import wilson
 from interpress.report.facts import Facts
+from interpress.report.page import page_of
 from interpress.report.verdict import _examples_needed, _tail, verdict_of
 from interpress.storage.result_folder import read_plan
 
@@ -44,6 +48,32 @@ def test_held_out_examples_alone_ask_for_one_more_measurement(record: dict[str, 
     verdict = verdict_of(Facts(record))
     assert verdict.level == "confirm"
     assert any("data that interpress has not seen" in sentence for sentence in verdict.to_do)
+
+
+def test_evaluation_data_that_were_calibrated_on_do_not_count(record: dict[str, Any]) -> None:
+    rule = "It was judged on data that played no part in making it."
+    record["report"]["run"]["seconds"] = [1.0, 0.5]
+    judged(record, 1.0, 500)
+    for common, level in ((0, "ship"), (5, "confirm"), (6, "look"), (500, "look")):
+        record["evaluation"]["in_common"] = common
+        verdict = verdict_of(Facts(record))
+        assert verdict.level == level
+        found = next(check.found for check in verdict.checks if check.rule == rule)
+        assert ("No" if common else "Yes") in found
+        assert (f"{common} of the 500 evaluation examples" in found) == (common > 0)
+        words = sections_of(page_of(record))["verdict"]
+        assert ("which interpress did not see before" in words) == (common == 0)
+        assert (f"of which {common} are calibration examples too" in words) == (common > 0)
+
+
+def test_the_calibration_data_as_evaluation_data_are_recognised(
+    result: Result, tmp_path: Path
+) -> None:
+    images, labels = demo.load_digits().calibration, torch.zeros(300, dtype=torch.long)
+    result.save(tmp_path / "same", report=True, evaluation=[(images[7:], labels[7:])])
+    facts = Facts(read_plan(tmp_path / "same"))
+    assert facts.in_common == 293
+    assert verdict_of(facts).level == "look"
 
 
 def test_the_worse_end_of_the_interval_counts(record: dict[str, Any]) -> None:

@@ -75,7 +75,11 @@ def _how(facts: Facts) -> str:
         return "It was not judged: there were no data to compare both networks on."
     noun = plural(judged["examples"], "example")
     if facts.is_independent:
-        which = f"{noun} of {term('evaluation')}, which interpress did not see before"
+        which = f"{noun} of {term('evaluation')}"
+        if facts.in_common == 0:
+            which += ", which interpress did not see before"
+        elif facts.in_common is not None:
+            which += f", of which <b>{count(facts.in_common)}</b> are calibration examples too"
     elif facts.is_fitted:
         which = f"the {noun} that it was fitted to, which are too few to hold any out"
     else:

@@ -50,8 +50,14 @@ class Facts:
 
     @property
     def is_independent(self) -> bool:
-        """Whether it was measured on data that interpress has not seen."""
+        """Whether it was measured on evaluation data; see `in_common`."""
         return self.record.get("evaluation") is not None
+
+    @property
+    def in_common(self) -> int | None:
+        """How many evaluation examples are calibration examples too; None if that is not known."""
+        found: int | None = (self.record.get("evaluation") or {}).get("in_common")
+        return found
 
     @property
     def is_fitted(self) -> bool:

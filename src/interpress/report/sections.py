@@ -74,9 +74,7 @@ def checks(verdict: Verdict) -> str:
     """Return the rules behind the verdict."""
     rows = []
     for check in verdict.checks:
-        kind, word = ("pass", "passed")
-        if not check.passed:
-            kind, word = ("open", "still open") if check.is_final else ("fail", "not passed")
+        kind, word = check.mark
         rows.append(
             (escape(check.rule), escape(check.found), f'<span class="mark {kind}">{word}</span>')
         )

@@ -28,7 +28,8 @@ TERMS = {
     ),
     "evaluation": (
         "Evaluation data",
-        "Data that interpress has not seen while it made the smaller network.",
+        "Data that are given only to judge the smaller network. None of them should be among the "
+        "calibration examples, which it was made from.",
     ),
     "divergence": (
         "KL divergence",

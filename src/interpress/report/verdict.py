@@ -6,30 +6,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from interpress.evaluation.memorized import looks_memorized
 from interpress.evaluation.tally import wilson
 from interpress.network.compare import ENOUGH_TEXTS
 from interpress.pipeline.warn import RUINED
+from interpress.report.check import LIMIT, Check
 from interpress.report.facts import Facts
-from interpress.report.numbers import count, difference, percent, plural
+from interpress.report.numbers import count, percent, plural
+from interpress.report.rules import independence, no_warnings, run_time, surgery, warnings_of
 
-LIMIT = 0.05
-"""The change that passes unless the user asked for a smaller one: of decisions, of the perplexity,
-or of the outputs relative to their standard deviation."""
 _CHANCE = 0.05  # how often a class is said to suffer although all classes are alike
 _MOST_NEEDED = 10_000_000  # examples; more are never suggested
-
-
-@dataclass(frozen=True)
-class Check:
-    """One rule, what was found, and what to do if it did not hold."""
-
-    rule: str
-    found: str
-    passed: bool
-    remedy: str = ""
-    is_final: bool = False
-    """Whether it only asks for one more measurement."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +41,8 @@ class Verdict:
 def verdict_of(facts: Facts) -> Verdict:
     """Return the verdict: the worst of all checks decides."""
     checks = tuple(_checks(facts))
-    ruined = next((w for w in _warnings(facts) if w.startswith(RUINED)), None)
-    failed = [check for check in checks if not check.passed]
+    ruined = next((w for w in warnings_of(facts) if w.startswith(RUINED)), None)
+    failed = [check for check in checks if check.failed]
     serious = [check for check in failed if not check.is_final]
     if ruined is not None:
         return Verdict("stop", "Do not ship it: the smaller network is of no use.", checks)
@@ -84,20 +70,11 @@ def _checks(facts: Facts) -> Iterator[Check]:
         yield from _tokens(facts)
         yield _not_fitted(facts)
         yield from _classes(facts)
-    yield from _time(facts)
-    yield _surgery(facts)
-    yield _warned(facts)
+    yield from run_time(facts)
+    yield surgery(facts)
+    yield no_warnings(facts)
     if judged is not None:
-        yield Check(
-            "It was judged on data that played no part in making it.",
-            "Yes: evaluation data were given."
-            if facts.is_independent
-            else "No: the examples also chose between candidates.",
-            facts.is_independent,
-            "Measure agreement on data that interpress has not seen, with labels if there are "
-            "some: interpress evaluate, or compress with --evaluation.",
-            is_final=True,
-        )
+        yield independence(facts)
 
 
 def _change(facts: Facts) -> Check:
@@ -228,43 +205,3 @@ def _tail(same: int, number: int, share: float) -> float:
         for k in range(same + 1)
     ]  # fmt: skip
     return min(1.0, math.fsum(math.exp(value) for value in logs))
-
-
-def _time(facts: Facts) -> Iterator[Check]:
-    if facts.time_ratio is None:
-        return
-    yield Check(
-        "It runs faster than the original.",
-        f"{percent(facts.time_ratio, 0)} of the original's run time.",
-        facts.time_ratio < 1,
-        "It is not faster here. Widths that are multiples of 8 or 16 (--round-to) suit many "
-        "devices better, or ask for a run time with --latency.",
-    )
-
-
-def _surgery(facts: Facts) -> Check:
-    return Check(
-        "The surgery is exact: the projection identity holds.",
-        f"Yes{difference(facts.record['proof'])}.",
-        True,
-    )
-
-
-def _warnings(facts: Facts) -> list[str]:
-    return [str(warning) for warning in facts.extra.get("warnings") or []]
-
-
-def _warned(facts: Facts) -> Check:
-    found = _warnings(facts)
-    held_out = facts.record["agreement"] or {}
-    if looks_memorized(held_out.get("confidence")):
-        found.append(
-            "the original is nearly certain of every calibration example, as networks are of "
-            "their training data, so agreement is too optimistic"
-        )
-    return Check(
-        "There were no warnings.",
-        " ".join(f"{text[:1].upper()}{text[1:]}." for text in found) if found else "None.",
-        not found,
-        "Act on the warnings: they name the spaces, and what to change.",
-    )
