@@ -22,6 +22,9 @@ class Check:
     is_undecided: bool = False
     """Whether the measurement is too noisy to tell; the verdict then ignores the rule."""
 
+    hint: str = ""
+    """A few words of advice for the command line."""
+
     @property
     def failed(self) -> bool:
         """Whether the rule keeps the network from being shipped."""

@@ -12,7 +12,15 @@ from interpress.pipeline.warn import RUINED
 from interpress.report.check import LIMIT, Check
 from interpress.report.facts import Facts
 from interpress.report.numbers import count, percent, plural
-from interpress.report.rules import independence, no_warnings, run_time, surgery, warnings_of
+from interpress.report.rules import (
+    independence,
+    no_warnings,
+    other_outputs,
+    run_time,
+    surgery,
+    warnings_of,
+    weights_given,
+)
 
 _CHANCE = 0.05  # how often a class is said to suffer although all classes are alike
 _MOST_NEEDED = 10_000_000  # examples; more are never suggested
@@ -31,11 +39,11 @@ class Verdict:
     def to_do(self) -> list[str]:
         """What the reader should still do, as sentences."""
         wanted = [c.remedy for c in self.checks if not c.passed and c.remedy]
-        return [
-            *dict.fromkeys(wanted),
-            "Measure the run time on the device that it will run on; the one here is that of the "
-            "machine that made the report.",
-        ]
+        measure = "Measure the run time on the device that it will run on; the one here is that of "
+        measure += "the machine that made the report"
+        if any(check.is_undecided for check in self.checks):
+            measure += ", and it varies too much to tell which network is faster"
+        return [*dict.fromkeys(wanted), f"{measure}."]
 
 
 def verdict_of(facts: Facts) -> Verdict:
@@ -55,6 +63,9 @@ def verdict_of(facts: Facts) -> Verdict:
             "data that it was judged on."
         )
         return Verdict("confirm", headline, checks)
+    if any(check.is_undecided for check in checks):
+        headline = "Ship it: all checks passed, but whether it runs faster is undecided."
+        return Verdict("ship", headline, checks)
     return Verdict("ship", "Ship it: all checks passed.", checks)
 
 
@@ -67,10 +78,12 @@ def _checks(facts: Facts) -> Iterator[Check]:
         )  # fmt: skip
     else:
         yield _change(facts)
+        yield from other_outputs(facts)
         yield from _tokens(facts)
         yield _not_fitted(facts)
         yield from _classes(facts)
     yield from run_time(facts)
+    yield from weights_given(facts)
     yield surgery(facts)
     yield no_warnings(facts)
     if judged is not None:
