@@ -98,11 +98,13 @@ def test_given_weights_are_recorded(shell: Shell, folders: list[str]) -> None:
 
 
 def test_a_ruined_point_of_a_curve_is_named(shell: Shell) -> None:
-    parts = ("--method", "l1", "--points", "3", "--measure")
-    assert shell("curve", *MODEL, *parts) == 0, shell.err
+    model = ("nets.py:two_heads", "--data", "x.safetensors", "--output", "classes")
+    assert shell("curve", *model, "--points", "6", "--measure") == 0, shell.err
     lines = [line for line in shell.err.splitlines() if "of no use" in line]
     assert lines
     for line in lines:
-        assert re.match(r"warning: at \d+\.\d% of the FLOPs: the smaller network is of no use", line)
+        assert re.match(
+            r"warning: at \d+\.\d% of the FLOPs: the smaller network is of no use", line
+        )
         assert "The nearest budget" not in line
         assert "holds" not in line

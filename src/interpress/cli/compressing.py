@@ -21,7 +21,11 @@ from interpress.cli.method_options import MethodOptions
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.output_options import OutputOptions
 from interpress.cli.printing import (
-    agreement_record, model_output_aside, print_json, verdict_record, verdict_text,
+    agreement_record,
+    model_output_aside,
+    print_json,
+    verdict_record,
+    verdict_text,
 )
 from interpress.cli.timm_models import PREFIX, add_pruned
 from interpress.distillation.options import MINUTES

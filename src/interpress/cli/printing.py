@@ -47,7 +47,9 @@ def verdict_text(verdict: Verdict) -> str:
     lines = [f"Verdict: {verdict.headline}"]
     for check in verdict.checks:
         if not check.passed:
-            text = f"- {check.mark[1]}: {check.rule} {check.found} {check.hint}".replace("\xa0", " ")
+            text = f"- {check.mark[1]}: {check.rule} {check.found} {check.hint}".replace(
+                "\xa0", " "
+            )
             lines.append(textwrap.shorten(text, _LONGEST_RULE, placeholder=" ..."))
     return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines)
 

@@ -80,6 +80,8 @@ def _ruined(search: Search, network: Network) -> RuinedWarning | None:
         return None
     blamed = _blamed(search, network)
     spaces = ", ".join(f"{name} ({after} of {before} left)" for name, before, after in blamed)
+    if not is_enough_held_out(search.study) and search.study.data is not None:
+        problem += ", measured on all calibration examples, since few are held out"
     sentence, hint = f"{RUINED}: {problem}. The spaces that lose most are {spaces}", _remedy(search)
     return RuinedWarning(f"{sentence}. {hint}", hint)
 
