@@ -26,7 +26,7 @@ class RunTimes:
     """Run times of both networks, measured in pairs."""
 
     seconds: tuple[float, float]
-    """Of one run of the original and of the smaller network: the medians."""
+    """Of one run: the median of the original, and that times `ratio` for the smaller network."""
     ratio: float
     """The median of the ratios of the pairs."""
     quartiles: tuple[float, float]
@@ -51,9 +51,9 @@ def run_times(smaller: nn.Module, original: nn.Module, example: Example) -> RunT
     The networks run in turn, and each is the first of a pair equally often.
     """
     pairs = _rounds(smaller, original, example, None)
-    before, after = (statistics.median(column) for column in zip(*pairs, strict=True))
+    before = statistics.median(seconds for seconds, _ in pairs)
     ratio, quartiles = median_and_quartiles([b / a for a, b in pairs])
-    return RunTimes((before, after), ratio, quartiles, len(pairs))
+    return RunTimes((before, before * ratio), ratio, quartiles, len(pairs))
 
 
 def median_and_quartiles(ratios: Sequence[float]) -> tuple[float, tuple[float, float]]:

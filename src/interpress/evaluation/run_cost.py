@@ -26,7 +26,7 @@ class RunCost:
     """Seconds and memory of one run on a batch, of the original and of the smaller network."""
 
     seconds: tuple[float, float]
-    """Of one run: the medians."""
+    """Of one run: the median of the original, and that times `ratio` for the smaller network."""
     ratio: float
     """The run time of the smaller network relative to the original's: the median of pairs."""
     quartiles: tuple[float, float]

@@ -86,8 +86,9 @@ def _run_time(facts: Facts) -> tuple[str, tuple[str, str], str]:
     threads = f" with {plural(run['threads'], 'thread')}" if run["device"] == "cpu" else ""
     said = (
         f"Run time and memory were measured on {batch} on {escape(run['device'])}{threads}: both "
-        f"networks ran in turn, {plural(run['rounds'], 'time')}; the times are "
-        f"medians, and what is left is the median of the ratios.{spread} {memory}."
+        f"networks ran in turn, {plural(run['rounds'], 'time')}; the time of the "
+        "original is the median, and that of the smaller network follows from the median of the "
+        f"ratios.{spread} {memory}."
     )
     before, after = run["seconds"]
     return label, (seconds(before), seconds(after)), said
