@@ -108,7 +108,8 @@ class Analysis:
             if options.distill is not None:
                 data = self.study.require_data()
                 network = distilled(self.study, network, data, options.distill, bars)
-        warn_if_memorized(network.agreement)
+        calibration = self.study.data
+        warn_if_memorized(network.agreement, calibration is None or calibration.holds_out)
         result = Result(options, self.study, effects, network)
         if options.part is not None and self.study.data is not None:
             options.part.check_runs(result.model, next(self.study.data.raw()))

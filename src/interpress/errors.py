@@ -43,7 +43,7 @@ class StorageError(InterpressError, OSError):
     """A file is missing, damaged, or was not written by interpress."""
 
 
-def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn, and point to the line outside of interpress that called it."""
     level = 1
     frame: FrameType | None = sys._getframe()

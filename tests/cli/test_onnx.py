@@ -35,6 +35,11 @@ def test_a_file_is_compressed(file: Path, shell: Shell) -> None:
     ]  # fmt: skip
     assert "ONNX Runtime, " in shell.out
     assert "relative to the outputs of the original file" in shell.out
+    plan = json.loads(Path("half/plan.json").read_text())
+    low, high = plan["onnx"]["quartiles"]
+    assert 0 < low <= plan["onnx"]["time"] <= high
+    page = Path("half/report.html").read_text()
+    assert "It runs faster than the original (model.onnx in ONNX Runtime)." in page
     images = torch.from_numpy(np.load("x.npy"))
     loaded = interpress.load("half", interpress.read_onnx(file))
     served = run(Path("half/model.onnx"), images)

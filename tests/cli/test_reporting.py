@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Shell
+
+from interpress.report.facts import Facts
+from interpress.report.verdict import verdict_of
+from interpress.storage.result_folder import read_plan
 
 MODEL = ("nets.py:small", "--weights", "w.safetensors", "--data", "x.safetensors")
 
@@ -57,3 +62,49 @@ def test_what_is_no_result_is_refused(shell: Shell, folders: list[str]) -> None:
     plan.write_text(plan.read_text().replace('"flops"', '"flups"', 1))
     assert shell("report", "half", "--force") == 2
     assert "was changed after it was written" in shell.err
+
+
+def test_the_verdict_is_printed_with_the_rules_that_fail(shell: Shell) -> None:
+    model = ("nets.py:two_heads", "--data", "x.safetensors")
+    command = ("compress", *model, "--width", "0.25", "--out", "heads", "--output", "classes")
+    assert shell(*command) == 0, shell.err
+    lines = shell.out.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("Verdict: "))
+    end = next(i for i, line in enumerate(lines) if line.startswith("Saved to"))
+    printed = lines[start:end]
+    assert max(map(len, printed)) <= 80
+    text = " ".join(" ".join(printed).split())
+    assert "- not passed: No other output changed by more than 5 %. box changed by" in text
+    rule = "The network has weights that were given. No weights were given: the network is as its"
+    assert f"- not passed: {rule} function returned it." in text
+    assert "- still open: It was judged on data that played no part" in text
+
+    assert shell(*command, "--force", "--json") == 0
+    verdict = json.loads(shell.out)["verdict"]
+    assert verdict["level"] in ("look", "stop")
+    rules = {row["rule"]: row["result"] for row in verdict["rules"]}
+    assert rules["The network has weights that were given."] == "not passed"
+    assert read_plan("heads")["report"]["as_built"] is True
+
+
+def test_given_weights_are_recorded(shell: Shell, folders: list[str]) -> None:
+    assert read_plan(folders[0])["report"]["as_built"] is False
+    verdict = verdict_of(Facts(read_plan(folders[0])))
+    (check,) = [c for c in verdict.checks if c.rule == "The network has weights that were given."]
+    assert check.passed
+    assert shell("compress", *MODEL, "--width", "0.5", "--out", "c", "--evaluation", MODEL[-1]) == 0
+    text = " ".join(shell.out.split())
+    assert "No: 120 of the 120 evaluation examples are calibration examples too." in text
+
+
+def test_a_ruined_point_of_a_curve_is_named(shell: Shell) -> None:
+    model = ("nets.py:two_heads", "--data", "x.safetensors", "--output", "classes")
+    assert shell("curve", *model, "--points", "6", "--measure") == 0, shell.err
+    lines = [line for line in shell.err.splitlines() if "of no use" in line]
+    assert lines
+    for line in lines:
+        assert re.match(
+            r"warning: at \d+\.\d% of the FLOPs: the smaller network is of no use", line
+        )
+        assert "The nearest budget" not in line
+        assert "holds" not in line

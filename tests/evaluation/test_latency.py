@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from interpress.evaluation import latency
-from interpress.evaluation.latency import latency_ratio, run_times
+from interpress.evaluation.latency import latency_ratio, median_and_quartiles, run_times
 from interpress.graph.example import Example
 
 X = Example((torch.randn(4, 8),))
@@ -75,10 +75,32 @@ def test_a_real_measurement_is_a_positive_number() -> None:
     assert 0 < ratio < math.inf
 
 
-def test_for_a_report_the_fastest_round_counts(clock: Clock) -> None:
-    small, large = Timed(clock, 0.3, interrupted=(3,)), Timed(clock, 1.0, interrupted=(2, 4))
-    before, after, rounds = run_times(small, large, X)
-    assert (before, after) == (pytest.approx(1.0), pytest.approx(0.3))
-    assert rounds == 5  # after 5 s of the original
-    assert run_times(Timed(clock, 1e-4), Timed(clock, 1e-3), X)[2] == 11
-    assert run_times(Timed(clock, 10.0), Timed(clock, 20.0), X)[2] == 3
+def test_a_report_has_the_median_of_pairs_and_their_quartiles(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latency, "_ENOUGH", 2.0)
+    small, large = Timed(clock, 0.03, interrupted=(3,)), Timed(clock, 0.1, interrupted=(2, 4))
+    times = run_times(small, large, X)
+    assert times.seconds == (pytest.approx(0.1), pytest.approx(0.03))
+    assert times.ratio == pytest.approx(0.3)
+    assert times.quartiles == (pytest.approx(0.3), pytest.approx(0.3))
+    assert times.rounds == 15  # of 0.13 s each
+    assert run_times(Timed(clock, 1e-4), Timed(clock, 1e-3), X).rounds == 90
+    assert run_times(Timed(clock, 10.0), Timed(clock, 20.0), X).rounds == 3
+
+
+def test_the_quartiles_are_those_of_the_ratios() -> None:
+    assert median_and_quartiles([0.5, 0.9, 1.0, 1.1, 3.0]) == (1.0, (0.9, 1.1))
+    assert median_and_quartiles([0.7]) == (0.7, (0.7, 0.7))
+
+
+def test_each_network_is_first_in_half_of_the_pairs(clock: Clock) -> None:
+    order: list[float] = []
+
+    class Noted(Timed):
+        def forward(self, x: Tensor) -> Tensor:
+            order.append(self.cost)
+            return super().forward(x)
+
+    latency_ratio(Noted(clock, 1.0), Noted(clock, 2.0), X, rounds=4)
+    assert order[2:] == [2.0, 1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0]

@@ -19,6 +19,13 @@ def test_near_certainty_is_reported_with_its_number() -> None:
         warn_if_memorized(measured(0.995))
 
 
+def test_held_out_examples_are_named_only_if_there_are_some() -> None:
+    with pytest.warns(MemorizedWarning, match="on the held-out calibration examples"):
+        warn_if_memorized(measured(0.995))
+    with pytest.warns(MemorizedWarning, match="on the calibration examples"):
+        warn_if_memorized(measured(0.995), held_out=False)
+
+
 @pytest.mark.parametrize("agreement", [None, measured(None), measured(0.98), measured(0.5)])
 def test_doubt_or_no_measurement_is_not(agreement: Agreement | None) -> None:
     with warnings.catch_warnings(record=True) as caught:

@@ -40,7 +40,7 @@ def test_a_cost_has_both_networks_and_leaves_them_as_they_were() -> None:
     cost = run_cost(small, large, X)
     assert cost.activation_bytes == (4 * 10 * 400, 4 * 10 * 100)
     assert min(cost.seconds) > 0
-    assert cost.ratio == pytest.approx(cost.seconds[1] / cost.seconds[0])
+    assert 0 < cost.quartiles[0] <= cost.ratio <= cost.quartiles[1]
     assert (cost.examples, cost.device) == (10, "cpu")
     assert large.training
 

@@ -48,3 +48,13 @@ def test_what_does_not_compare_is_said(entries: list[Entry]) -> None:
     assert "different original weights" in words["verdict"]
     assert "judged on different data" not in words["verdict"]
     assert "verdict" not in sections_of(comparison_page([entries[0], entries[0]]))
+
+
+def test_the_fastest_is_that_of_the_results_which_passed(entries: list[Entry]) -> None:
+    good, fast = (copy.deepcopy(dict(entries[0].facts.record)) for _ in range(2))
+    good["report"]["run"] |= {"ratio": 0.9, "quartiles": [0.9, 0.9]}
+    fast["report"]["run"] |= {"ratio": 0.6, "quartiles": [0.6, 0.6]}
+    fast["report"]["warnings"] = ["the examples say too little about 'features.0'"]
+    page = comparison_page([Entry("good", Facts(good)), Entry("fast", Facts(fast))])
+    words = sections_of(page)["results"]
+    assert "it is also the fastest of those whose checks passed, with 90 % of the run time" in words

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.report.reading import sections_of
+from tests.zoo.members import build
 from torch import Tensor, nn
 
 import interpress
@@ -31,8 +32,8 @@ def test_the_six_questions_are_answered_with_the_numbers_of_the_result(
     assert measured.interval is not None
     assert measured.accuracy is not None
     top = words["verdict"]
-    assert top.startswith("✓ Ship it: all checks passed.")
-    assert "What was compressed? DigitNet , a trained network with 58.5 k parameters" in top
+    assert top.startswith("✓ Ship it: all checks passed")
+    assert "What was compressed? DigitNet , a network with 58.5 k parameters" in top
     assert f"{result.flops:.1%}".replace("%", " %") + " of the FLOPs" in top
     assert "asked for as flops=0.3 with the method preserve" in top
     assert "Both networks ran on 597 examples of evaluation data" in top
@@ -43,7 +44,8 @@ def test_the_six_questions_are_answered_with_the_numbers_of_the_result(
     before, after = (f"{100 * accuracy:.2f} %" for accuracy in measured.accuracy)
     assert f"Accuracy: {before} before, {after} after" in top
     assert "What was left alone, and why?" in top
-    assert "output of the model" in top
+    assert "Only the outputs of the model stay whole (classifier)." in top
+    assert "Nothing had to stay whole" not in top
     assert "What is still to do?" in top
 
 
@@ -163,6 +165,37 @@ def test_a_regression_has_an_error_instead_of_agreement(tmp_path: Path) -> None:
     error = f"{100 * result.agreement.output_error:.1f} %"
     assert f"The outputs differ by {error} of their standard deviation" in words["verdict"]
     assert "examples" not in words
+
+
+def test_what_is_left_whole_for_want_of_examples_has_that_reason(folder: Path) -> None:
+    record = read_plan(folder)
+    first, second, *_ = record["plan"]
+    for row in (first, second):
+        row["after"] = row["before"]
+    record["report"]["untrusted"] = {first["name"]: "30 rows for 64 columns"}
+    words = sections_of(page_of(record))
+    few = f"because the examples say too little (30 rows for 64 columns): {first['name']}."
+    assert f"1 space could shrink and stayed whole, {few}" in words["verdict"]
+    cheap = f"because channels elsewhere cost less to remove: {second['name']}."
+    assert f"1 space could shrink and stayed whole, {cheap}" in words["verdict"]
+    assert f"say too little about them: {first['name']} (30 rows" in words["frozen"]
+
+
+def test_spaces_that_are_frozen_for_other_reasons_are_not_called_outputs(folder: Path) -> None:
+    record = read_plan(folder)
+    group = record["report"]["frozen"][0]
+    record["report"]["frozen"].append({**group, "family": "excluded", "spaces": ["stem"]})
+    top = sections_of(page_of(record))["verdict"]
+    assert "Every layer can lose inputs or outputs. 2 spaces are frozen" in top
+
+
+def test_few_examples_are_recorded_with_the_spaces_that_they_leave_whole() -> None:
+    model, example = build("lenet")
+    result = interpress.compress(model, example[:1], flops=0.8, progress=False)
+    left = [name for name in result.orders.untrusted if name not in result.network.plan.kept]
+    assert left
+    record = plan_record(result)["report"]["untrusted"]
+    assert record == {name: result.orders.untrusted[name] for name in left}
 
 
 class Language(nn.Module):

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from scipy.stats import binom
+from tests.report.reading import sections_of
 
+from interpress import Result, demo
 from interpress.evaluation.tally import wilson
 from interpress.report.facts import Facts
+from interpress.report.page import page_of
 from interpress.report.verdict import _examples_needed, _tail, verdict_of
 from interpress.storage.result_folder import read_plan
 
@@ -21,7 +25,7 @@ def record(folder: Path) -> dict[str, Any]:
 
 
 def failed(record: dict[str, Any]) -> list[str]:
-    return [check.rule for check in verdict_of(Facts(record)).checks if not check.passed]
+    return [check.rule for check in verdict_of(Facts(record)).checks if check.failed]
 
 
 def judged(record: dict[str, Any], share: float, examples: int) -> None:
@@ -31,19 +35,51 @@ def judged(record: dict[str, Any], share: float, examples: int) -> None:
     }  # fmt: skip
 
 
+def timed(record: dict[str, Any], ratio: float, low: float = 0, high: float = 0) -> None:
+    """Set the measured run time, with quartiles close to it unless they are given."""
+    quartiles = [low or ratio - 0.01, high or ratio + 0.01]
+    record["report"]["run"] |= {"ratio": ratio, "quartiles": quartiles}
+
+
 def test_everything_passes(record: dict[str, Any]) -> None:
-    record["report"]["run"]["seconds"] = [1.0, 0.5]
+    timed(record, 0.5)
     assert verdict_of(Facts(record)).level == "ship"
     assert failed(record) == []
 
 
 def test_held_out_examples_alone_ask_for_one_more_measurement(record: dict[str, Any]) -> None:
-    record["report"]["run"]["seconds"] = [1.0, 0.5]
+    timed(record, 0.5)
     judged(record, 1.0, 500)
     record["agreement"] |= {**record.pop("evaluation"), "on": "held-out examples"}
     verdict = verdict_of(Facts(record))
     assert verdict.level == "confirm"
     assert any("data that interpress has not seen" in sentence for sentence in verdict.to_do)
+
+
+def test_evaluation_data_that_were_calibrated_on_do_not_count(record: dict[str, Any]) -> None:
+    rule = "It was judged on data that played no part in making it."
+    timed(record, 0.5)
+    judged(record, 1.0, 500)
+    for common, level in ((0, "ship"), (5, "confirm"), (6, "look"), (500, "look")):
+        record["evaluation"]["in_common"] = common
+        verdict = verdict_of(Facts(record))
+        assert verdict.level == level
+        found = next(check.found for check in verdict.checks if check.rule == rule)
+        assert ("No" if common else "Yes") in found
+        assert (f"{common} of the 500 evaluation examples" in found) == (common > 0)
+        words = sections_of(page_of(record))["verdict"]
+        assert ("which interpress did not see before" in words) == (common == 0)
+        assert (f"of which {common} are calibration examples too" in words) == (common > 0)
+
+
+def test_the_calibration_data_as_evaluation_data_are_recognised(
+    result: Result, tmp_path: Path
+) -> None:
+    images, labels = demo.load_digits().calibration, torch.zeros(300, dtype=torch.long)
+    result.save(tmp_path / "same", report=True, evaluation=[(images[7:], labels[7:])])
+    facts = Facts(read_plan(tmp_path / "same"))
+    assert facts.in_common == 293
+    assert verdict_of(facts).level == "look"
 
 
 def test_the_worse_end_of_the_interval_counts(record: dict[str, Any]) -> None:
@@ -80,9 +116,9 @@ def test_a_class_that_suffers_is_named(record: dict[str, Any]) -> None:
 
 
 def test_slower_warned_memorised_or_ruined(record: dict[str, Any]) -> None:
-    record["report"]["run"]["seconds"] = [1.0, 1.1]
+    timed(record, 1.1)
     assert failed(record) == ["It runs faster than the original."]
-    record["report"]["run"]["seconds"] = [1.0, 0.9]
+    timed(record, 0.9)
     record["report"]["warnings"] = ["the examples say too little about 'features.0'"]
     assert failed(record) == ["There were no warnings."]
     record["report"]["warnings"] = []
@@ -95,7 +131,7 @@ def test_slower_warned_memorised_or_ruined(record: dict[str, Any]) -> None:
 def test_a_language_model_is_judged_by_its_perplexity(record: dict[str, Any]) -> None:
     tokens = {"tokens": 900, "perplexity": [20.0, 20.5], "top5": 0.9, "unigram": 300.0}
     record["evaluation"] |= {"tokens": tokens, "examples": 12, "decisions": 912, "classes": []}
-    record["report"]["run"]["seconds"] = [1.0, 0.5]
+    timed(record, 0.5)
     assert failed(record) == []
     tokens["perplexity"] = [20.0, 21.5]
     assert failed(record) == ["The perplexity is at most 1.05 times that of the original."]
@@ -117,3 +153,70 @@ def test_the_tail_is_that_of_the_binomial_distribution() -> None:
     for same, number, share in ((180, 200, 0.98), (0, 3, 0.5), (7, 10, 0.7)):
         assert _tail(same, number, share) == pytest.approx(binom.cdf(same, number, share))
     assert _tail(5, 5, 0.9) == 1.0
+
+
+def test_a_run_time_that_may_be_either_is_undecided(record: dict[str, Any]) -> None:
+    timed(record, 0.97, 0.9, 1.05)
+    verdict = verdict_of(Facts(record))
+    assert verdict.level == "ship"
+    assert "undecided" in verdict.headline
+    assert any("varies too much" in sentence for sentence in verdict.to_do)
+    assert not any("--round-to" in sentence for sentence in verdict.to_do)
+    assert "lie between 90 % and 105 %. undecided" in sections_of(page_of(record))["checks"]
+    timed(record, 1.02, 0.9, 1.05)
+    assert verdict_of(Facts(record)).level == "ship"
+    assert any("--round-to 8" in sentence for sentence in verdict_of(Facts(record)).to_do)
+    timed(record, 1.02, 1.01, 1.05)
+    assert verdict_of(Facts(record)).level == "look"
+
+
+def test_the_run_time_of_a_file_is_that_in_onnx_runtime(record: dict[str, Any]) -> None:
+    timed(record, 0.5)
+    record["report"]["model"]["onnx"] = "exported/net.onnx"
+    record["onnx"] = {"time": 1.1, "quartiles": [1.05, 1.2], "examples": 16, "threads": 1}
+    assert failed(record) == ["It runs faster than the original (net.onnx in ONNX Runtime)."]
+    assert "--round-to 8" in verdict_of(Facts(record)).to_do[0]
+    words = sections_of(page_of(record))
+    assert "run time in ONNX Runtime 1.00 1.10 110.0 %" in words["costs"]
+    assert "The run time is that of net.onnx and of the smaller file" in words["costs"]
+    assert "net.onnx in ONNX Runtime is 110 % of the original's" in words["verdict"]
+    record["onnx"] |= {"time": 0.8, "quartiles": [0.7, 0.9]}
+    assert failed(record) == []
+
+
+def test_other_outputs_count(record: dict[str, Any]) -> None:
+    timed(record, 0.5)
+    box = {"name": "box", "error": 0.04, "equal": None}
+    record["evaluation"]["others"] = [box, {"name": "count", "error": None, "equal": 0.97}]
+    assert failed(record) == []
+    top = sections_of(page_of(record))["verdict"]
+    assert "Of the 2 other outputs, box changed most: by 4.0 %" in top
+    box["error"] = 0.5
+    rule = "No other output changed by more than 5\xa0%."
+    assert failed(record) == [rule]
+    assert "Check whether you use the output box." in verdict_of(Facts(record)).to_do[0]
+    box["error"] = None  # not finite
+    assert failed(record) == [rule]
+    record["evaluation"]["others"] = [{"name": "count", "error": None, "equal": 0.9}]
+    assert failed(record) == [rule]
+    assert "The other output, count, changed by 10.0 %" in sections_of(page_of(record))["verdict"]
+
+
+def test_a_network_without_given_weights(record: dict[str, Any]) -> None:
+    timed(record, 0.5)
+    assert record["report"]["as_built"] is None  # a call in Python
+    record["report"]["as_built"] = False
+    assert failed(record) == []
+    record["report"]["as_built"] = True
+    assert failed(record) == ["The network has weights that were given."]
+    assert "--weights" in verdict_of(Facts(record)).to_do[0]
+
+
+def test_the_to_do_is_about_the_warning_that_there_was(record: dict[str, Any]) -> None:
+    timed(record, 0.5)
+    record["agreement"]["confidence"] = 0.999
+    assert "not trained on" in verdict_of(Facts(record)).to_do[0]
+    assert not any("spaces" in sentence for sentence in verdict_of(Facts(record)).to_do)
+    record["agreement"]["confidence"] = 0.9
+    record["report"]["warnings"] = ["the examples say too little about 'features.0'"]
+    assert verdict_of(Facts(record)).to_do[0].startswith("Give more calibration examples")

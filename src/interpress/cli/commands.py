@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from interpress.cli.comparing import compare
 from interpress.cli.data_files.batches import open_batches
 from interpress.cli.data_options import DataOptions
 from interpress.cli.earlier_result import load_earlier
-from interpress.cli.failing import advise_if_misfit
+from interpress.cli.failing import advise_if_misfit, warn
 from interpress.cli.loading import checked_device, load_model
 from interpress.cli.method_options import MethodOptions
 from interpress.cli.model_options import ModelOptions
@@ -26,6 +27,7 @@ from interpress.data.calibration_set import CalibrationSet
 from interpress.data.part import Part
 from interpress.errors import ArgumentError
 from interpress.evaluation.tally import Agreement
+from interpress.pipeline.warn import FewExamplesWarning, RuinedWarning
 from interpress.spaces.batching import captured_examples
 from interpress.storage.result_folder import part_of
 
@@ -163,9 +165,23 @@ def curve(
 def _measured(
     analysis: interpress.Analysis, point: Point, method: interpress.Method
 ) -> Agreement | None:
-    """Return the agreement of the network at a point of the curve, on held-out examples."""
-    # The margin keeps rounding from excluding the point's own widths.
-    return analysis.compress(flops=min(1.0, point.flops + 1e-9), method=method).agreement
+    """Return the agreement of the network at a point of the curve, on held-out examples.
+
+    Warnings name the point. What to do about a ruined network is left out: the table says which
+    other points hold.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        # The margin keeps rounding from excluding the point's own widths.
+        result = analysis.compress(flops=min(1.0, point.flops + 1e-9), method=method)
+    for entry in caught:
+        text = str(entry.message)
+        if isinstance(entry.message, RuinedWarning):
+            text = text.removesuffix(entry.message.hint).rstrip(". ")
+        if isinstance(entry.message, RuinedWarning | FewExamplesWarning):
+            text = f"at {point.flops:.1%} of the FLOPs: {text}"
+        warn(text)
+    return result.agreement
 
 
 def _point_record(point: Point, agreement: Agreement | None, measured: bool) -> dict[str, Any]:

@@ -16,15 +16,23 @@ from interpress.cli.data_files.batches import Batches, open_batches
 from interpress.cli.data_files.text import load_tokenizer
 from interpress.cli.data_options import DataOptions
 from interpress.cli.failing import command_line
-from interpress.cli.loading import checked_device, load_model
+from interpress.cli.loading import checked_device, is_as_built, load_model
 from interpress.cli.method_options import MethodOptions
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.output_options import OutputOptions
-from interpress.cli.printing import agreement_record, model_output_aside, print_json
+from interpress.cli.printing import (
+    agreement_record,
+    model_output_aside,
+    print_json,
+    verdict_record,
+    verdict_text,
+)
 from interpress.cli.timm_models import PREFIX, add_pruned
 from interpress.distillation.options import MINUTES
 from interpress.errors import ArgumentError, StorageError
 from interpress.parallel.processes import process_group
+from interpress.report.facts import Facts
+from interpress.report.verdict import verdict_of
 from interpress.storage.result_folder import PAGE, checked_target, read_plan
 
 
@@ -53,6 +61,8 @@ def compress(
         result = _compressed(
             network, batches, parts, budget, options, seed=data.seed, **output.arguments()
         )
+        recorded = replace(result.options, command=command_line(), as_built=is_as_built(model))
+        result = replace(result, options=recorded)
         result.save(
             options.out,
             overwrite=options.force,
@@ -90,7 +100,7 @@ def _compressed(
 ) -> interpress.Result:
     """Call `interpress.compress` with the options of the command."""
     asked: dict[str, Any] = {budget.kind: budget.value}
-    result = interpress.compress(
+    return interpress.compress(
         network,
         batches,
         method=method,
@@ -108,19 +118,20 @@ def _compressed(
         **asked,
         **others,
     )
-    return replace(result, options=replace(result.options, command=command_line()))
 
 
 def _say(result: interpress.Result, options: CompressOptions, remark: str) -> None:
     """Print what came out, and where it is."""
     print(result.summary())
-    if evaluated := read_plan(options.out).get("evaluation"):
+    plan = read_plan(options.out)
+    if evaluated := plan.get("evaluation"):
         print(f"on {evaluated['on']}: {evaluated['text']}")
         if evaluated["accuracy"] is not None:
             before, after = evaluated["accuracy"]
             print(f"accuracy {before:.2%} before, {after:.2%} after")
     if result.onnx is not None:
         print(result.onnx)
+    print(verdict_text(verdict_of(Facts(plan))))
     print(f"Saved to {options.out}; open {options.out / PAGE} in a browser", flush=True)
     if remark:
         print(remark, flush=True)
@@ -145,7 +156,7 @@ def _check(options: CompressOptions) -> None:
 
 
 def _result_record(result: interpress.Result, folder: Path) -> dict[str, Any]:
-    agreement = result.agreement
+    agreement, plan = result.agreement, read_plan(folder)
     return {
         "folder": str(folder),
         "report": str(folder / PAGE),
@@ -153,7 +164,8 @@ def _result_record(result: interpress.Result, folder: Path) -> dict[str, Any]:
         "params": result.params,
         "latency": result.latency,
         "agreement": None if agreement is None else agreement_record(agreement),
-        "evaluation": read_plan(folder).get("evaluation"),
+        "evaluation": plan.get("evaluation"),
+        "verdict": verdict_record(verdict_of(Facts(plan))),
         "onnx": None if result.onnx is None else asdict(result.onnx),
         "widths": dict(result.widths),
         "ranks": dict(result.ranks),

@@ -39,7 +39,7 @@ def load_model(options: ModelOptions, *, warn_if_untrained: bool = True) -> nn.M
         model = _from_hugging_face(options)
     else:
         model = _from_function(options)
-        if options.weights is None and warn_if_untrained:
+        if is_as_built(options) and warn_if_untrained:
             warn(
                 f"no --weights for {options.name}; the network is used as the function returns it, "
                 "trained or not"
@@ -47,6 +47,17 @@ def load_model(options: ModelOptions, *, warn_if_untrained: bool = True) -> nn.M
     if options.weights is not None:
         _set_weights(model, read_weights(options.weights), options.weights)
     return model.to(device).eval()
+
+
+def is_as_built(options: ModelOptions) -> bool:
+    """Return whether a network is what a function of the user returns, without `--weights`."""
+    is_function = not (
+        is_network_file(Path(options.name))
+        or options.name.startswith(PREFIX)
+        or Path(options.name).is_dir()
+        or ":" not in options.name
+    )
+    return is_function and options.weights is None
 
 
 def checked_device(name: str, flag: str = "--device") -> torch.device:

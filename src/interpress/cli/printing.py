@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -13,6 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from interpress.evaluation.tally import Agreement
+from interpress.report.verdict import Verdict
+from interpress.tables.text_table import WIDTH
+
+_LONGEST_RULE = 240  # characters: the report has the whole text
 
 
 def model_output_aside(as_json: bool) -> contextlib.AbstractContextManager[Any]:
@@ -35,6 +40,32 @@ def print_table(
     for row in rows:
         table.add_row(*row)
     Console(width=80).print(table)
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """Return the verdict and the rules that did not hold, in lines of at most 80 columns."""
+    lines = [f"Verdict: {verdict.headline}"]
+    for check in verdict.checks:
+        if not check.passed:
+            text = f"- {check.mark[1]}: {check.rule} {check.found} {check.hint}".replace(
+                "\xa0", " "
+            )
+            lines.append(textwrap.shorten(text, _LONGEST_RULE, placeholder=" ..."))
+    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines)
+
+
+def verdict_record(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as it is printed in JSON, with the rules that did not hold."""
+    return {
+        "level": verdict.level,
+        "headline": verdict.headline,
+        "rules": [
+            {"rule": check.rule, "found": check.found, "result": check.mark[1]}
+            for check in verdict.checks
+            if not check.passed
+        ],
+        "to_do": verdict.to_do,
+    }
 
 
 def agreement_record(agreement: Agreement) -> dict[str, Any]:

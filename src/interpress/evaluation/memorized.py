@@ -18,12 +18,15 @@ def looks_memorized(confidence: float | None) -> bool:
     return confidence is not None and 1 - confidence < _CERTAIN
 
 
-def warn_if_memorized(agreement: Agreement | None) -> None:
-    """Warn if the original network is nearly certain of every held-out decision."""
+def warn_if_memorized(agreement: Agreement | None, held_out: bool = True) -> None:
+    """Warn if the original network is nearly certain of every decision that was judged.
+
+    `held_out` says whether these are held-out examples, or all of too few examples.
+    """
     confidence = None if agreement is None else agreement.confidence
     if looks_memorized(confidence):
         warn_user(
-            f"the model's mean confidence on the held-out calibration examples is "
+            f"the model's mean confidence on the {'held-out ' * held_out}calibration examples is "
             f"{confidence:.1%}, which is typical of training data. Agreement measured on them is "
             "too optimistic; calibrate on examples that the model was not trained on",
             MemorizedWarning,

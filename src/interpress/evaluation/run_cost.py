@@ -26,7 +26,11 @@ class RunCost:
     """Seconds and memory of one run on a batch, of the original and of the smaller network."""
 
     seconds: tuple[float, float]
-    """Of one run, in the fastest round of each: other load of the machine only adds time."""
+    """Of one run: the median of the original, and that times `ratio` for the smaller network."""
+    ratio: float
+    """The run time of the smaller network relative to the original's: the median of pairs."""
+    quartiles: tuple[float, float]
+    """The lower and the upper quartile of the ratios of these pairs."""
     activation_bytes: tuple[int, int] | None
     """Peak bytes of tensors that a run creates; None if the networks cannot be watched."""
     examples: int
@@ -35,12 +39,6 @@ class RunCost:
     device: str
     threads: int
 
-    @property
-    def ratio(self) -> float:
-        """The run time of the smaller network relative to the original's."""
-        before, after = self.seconds
-        return after / before
-
     def record(self) -> dict[str, Any]:
         """Return what a file says about it."""
         return asdict(self)
@@ -48,14 +46,17 @@ class RunCost:
 
 def run_cost(smaller: nn.Module, original: nn.Module, example: Example) -> RunCost:
     """Return what a run on one batch costs; the networks run in turn."""
-    before, after, rounds = run_times(smaller, original, example)
+    times = run_times(smaller, original, example)
     try:
         peaks = (peak_activations(original, example), peak_activations(smaller, example))
     except Exception:  # the user's own operators may not run under a dispatch mode
         peaks = None
     device = next((str(tensor.device) for tensor in example.tensors()), "cpu")
     count = batch_size(example)
-    return RunCost((before, after), peaks, count, rounds, device, torch.get_num_threads())
+    return RunCost(
+        times.seconds, times.ratio, times.quartiles, peaks, count, times.rounds, device,
+        torch.get_num_threads(),
+    )  # fmt: skip
 
 
 def peak_activations(model: nn.Module, example: Example) -> int:

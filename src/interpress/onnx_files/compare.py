@@ -26,7 +26,7 @@ _SLACK = 100.0
 """A runtime adds in another order than PyTorch, and may round this many times as much."""
 _RELATIVE, _RELATIVE_HALF = 1e-5, 1e-2  # errors that rounding always explains
 _ABSOLUTE = 1e-6  # of one number: functions such as the sigmoid are computed to about that
-_MOST_RUNS, _MOST_SECONDS = 30, 10.0  # when run times are measured
+_MOST_RUNS, _MOST_SECONDS = 99, 2.0  # when run times are measured
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class OnnxReport:
     """How many examples both files ran on."""
     threads: int
     """With how many threads the run time was measured."""
+    quartiles: tuple[float, float] | None = None
+    """The lower and the upper quartile of the ratios whose median is `time`."""
 
     def __str__(self) -> str:
         before, after = self.bytes
@@ -110,18 +112,21 @@ def compare_files(original: nn.Module, smaller: nn.Module, example: Example) -> 
             f"the file that was written differs from the smaller network by {error:.1g}, and "
             f"rounding explains {limit:.1g}; please report the file {file.name}"
         )
+    ratios = _time_ratios(*sessions, example)
+    low, median, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return OnnxReport(
         error=error,
         output_error=relative_error(before, after, absolute=0.0),
-        time=_time_ratio(*sessions, example),
+        time=median,
         bytes=(file.proto.ByteSize(), proto.ByteSize()),
         examples=len(example.tensors()[0]),
         threads=sessions[0].threads,
+        quartiles=(low, high),
     )
 
 
-def _time_ratio(original: Session, smaller: Session, example: Example) -> float:
-    """Return the median of the ratios of run times; the two files run in turn."""
+def _time_ratios(original: Session, smaller: Session, example: Example) -> list[float]:
+    """Return the ratios of run times; the two files run in turn, each first equally often."""
     for session in (original, smaller):
         session.seconds(example)  # the first run is slower
     ratios: list[float] = []
@@ -129,8 +134,10 @@ def _time_ratio(original: Session, smaller: Session, example: Example) -> float:
     while len(ratios) < 3 or (
         len(ratios) < _MOST_RUNS and time.perf_counter() - start < _MOST_SECONDS
     ):
-        ratios.append(smaller.seconds(example) / original.seconds(example))
-    return statistics.median(ratios)
+        order = (original, smaller) if len(ratios) % 2 == 0 else (smaller, original)
+        seconds = {session: session.seconds(example) for session in order}
+        ratios.append(seconds[smaller] / seconds[original])
+    return ratios
 
 
 def _outputs(network: fx.GraphModule, example: Example) -> list[Array]:

@@ -63,6 +63,9 @@ class Options:
     progress: bool | None = None
     command: str = ""
     """The command line that these options come from; empty for a call in Python."""
+    as_built: bool | None = None
+    """Whether a command used a network as its function returned it, without `--weights`. None for a
+    call in Python, where that is not known."""
 
     def __post_init__(self) -> None:
         check_kind(self.kind)

@@ -22,6 +22,11 @@ _BLAMED = 3  # spaces that a warning names
 class RuinedWarning(UserWarning):
     """The smaller network decides no better than a constant prediction, or hardly better."""
 
+    def __init__(self, message: str, hint: str = "") -> None:
+        """Say what is wrong; `hint`, what to do about it, is the end of the message."""
+        super().__init__(message)
+        self.hint = hint
+
 
 class FewExamplesWarning(UserWarning):
     """A space had to shrink although the examples say too little about it."""
@@ -29,15 +34,15 @@ class FewExamplesWarning(UserWarning):
 
 def warn_about(search: Search, network: Network) -> tuple[str, ...]:
     """Warn about a ruined network and about untrusted spaces; return these sentences."""
-    sentences = []
-    for category, sentence in (
-        (FewExamplesWarning, _untrusted(network, search.method)),
-        (RuinedWarning, _ruined(search, network)),
-    ):
-        if sentence is not None:
-            warn_user(sentence, category)
-            sentences.append(sentence)
-    return tuple(sentences)
+    found: list[UserWarning] = []
+    untrusted, ruined = _untrusted(network, search.method), _ruined(search, network)
+    if untrusted is not None:
+        found.append(FewExamplesWarning(untrusted))
+    if ruined is not None:
+        found.append(ruined)
+    for warning in found:
+        warn_user(warning)
+    return tuple(map(str, found))
 
 
 def _untrusted(network: Network, method: Method) -> str | None:
@@ -65,7 +70,7 @@ def _untrusted(network: Network, method: Method) -> str | None:
     )
 
 
-def _ruined(search: Search, network: Network) -> str | None:
+def _ruined(search: Search, network: Network) -> RuinedWarning | None:
     if network.agreement is None or not network.plan.kept:
         return None
     agreement = _on_enough(search.study, network)
@@ -74,7 +79,10 @@ def _ruined(search: Search, network: Network) -> str | None:
         return None
     blamed = _blamed(search, network)
     spaces = ", ".join(f"{name} ({after} of {before} left)" for name, before, after in blamed)
-    return f"{RUINED}: {problem}. The spaces that lose most are {spaces}. {_remedy(search)}"
+    if not is_enough_held_out(search.study) and search.study.data is not None:
+        problem += ", measured on all calibration examples, since few are held out"
+    sentence, hint = f"{RUINED}: {problem}. The spaces that lose most are {spaces}", _remedy(search)
+    return RuinedWarning(f"{sentence}. {hint}", hint)
 
 
 def ruin(agreement: Agreement) -> str | None:

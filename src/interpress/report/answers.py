@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from interpress.report.facts import Facts
 from interpress.report.markup import definitions, escape, items, paragraph
 from interpress.report.numbers import count, percent, plural, short, size
@@ -34,7 +36,7 @@ def _what(facts: Facts) -> str:
     parts = [f"<b>{escape(facts.name)}</b>"]
     parameters, flops = facts.record["parameters"][0], facts.record["flops"][0]
     parts.append(
-        f"a trained network with {short(parameters).strip()} {term('parameters')} and "
+        f"a network with {short(parameters).strip()} {term('parameters')} and "
         f"{short(flops).strip()} {term('flops')} per example"
     )
     sentence = ", ".join(parts) + "."
@@ -75,7 +77,11 @@ def _how(facts: Facts) -> str:
         return "It was not judged: there were no data to compare both networks on."
     noun = plural(judged["examples"], "example")
     if facts.is_independent:
-        which = f"{noun} of {term('evaluation')}, which interpress did not see before"
+        which = f"{noun} of {term('evaluation')}"
+        if facts.in_common == 0:
+            which += ", which interpress did not see before"
+        elif facts.in_common is not None:
+            which += f", of which <b>{count(facts.in_common)}</b> are calibration examples too"
     elif facts.is_fitted:
         which = f"the {noun} that it was fitted to, which are too few to hold any out"
     else:
@@ -100,7 +106,8 @@ def _changed(facts: Facts) -> str:
     if judged["agreement"] is None:
         error = judged["output_error"]
         differ = "by no finite number" if error is None else f"by <b>{percent(error)}</b>"
-        return f"The outputs differ {differ} of their standard deviation.{_cheaper(facts)}"
+        text = f"The outputs differ {differ} of their standard deviation."
+        return text + _others(facts) + _cheaper(facts)
     (low, high), share = judged["interval"], judged["agreement"]
     if judged["decisions"] == judged["examples"]:
         changed = round((1 - share) * judged["decisions"])
@@ -126,13 +133,26 @@ def _changed(facts: Facts) -> str:
             " Without labels, accuracy is not known; on these examples it can have fallen by at "
             f"most {100 * (1 - share):.2f} points."
         )
-    return text + _cheaper(facts)
+    return text + _others(facts) + _cheaper(facts)
+
+
+def _others(facts: Facts) -> str:
+    """Return which other output changed most."""
+    if not facts.others:
+        return ""
+    name, change = facts.others[0]
+    amount = "by no finite number" if change is None else f"by <b>{percent(change)}</b>"
+    if len(facts.others) == 1:
+        return f" The other output, {escape(name)}, changed {amount}."
+    return f" Of the {len(facts.others)} other outputs, {escape(name)} changed most: {amount}."
 
 
 def _cheaper(facts: Facts) -> str:
     parts = []
     if facts.time_ratio is not None:
-        parts.append(f"the {term('run-time')} is {percent(facts.time_ratio, 0)} of the original's")
+        where = "" if facts.onnx is None else f" of {escape(facts.onnx_name)} in ONNX Runtime"
+        left = percent(facts.time_ratio, 0)
+        parts.append(f"the {term('run-time')}{where} is {left} of the original's")
     if facts.memory is not None:
         before, after = facts.memory
         parts.append(f"the {term('memory')} falls from {size(before)} to {size(after)}")
@@ -151,21 +171,34 @@ def _left(facts: Facts) -> str:
             f"<b>{percent(share)} of the FLOPs</b> cannot shrink ({term('frozen')}): {listed}"
             f"{more if len(groups) > _LISTED else ''}."
         )
-    else:
+    elif share is not None and facts.only_outputs:
+        parts.append(f"Only the outputs of the model stay whole ({_named(facts.only_outputs)}).")
+    elif groups:
         if share is not None:
-            parts.append("Nothing had to stay whole: every layer can lose inputs or outputs.")
-        if groups:
-            number = sum(len(group["spaces"]) for group in groups)
-            noun = f"{plural(number, 'space')} {'is' if number == 1 else 'are'}"
-            listed = "; ".join(escape(group["family"]) for group in groups[:_LISTED])
-            parts.append(f"{noun} {term('frozen')}: {listed}.")
-    if facts.whole:
-        named = ", ".join(map(escape, facts.whole[:_LISTED]))
-        more = f" and {len(facts.whole) - _LISTED} more" if len(facts.whole) > _LISTED else ""
+            parts.append("Every layer can lose inputs or outputs.")
+        number = sum(len(group["spaces"]) for group in groups)
+        noun = f"{plural(number, 'space')} {'is' if number == 1 else 'are'}"
+        listed = "; ".join(escape(group["family"]) for group in groups[:_LISTED])
+        parts.append(f"{noun} {term('frozen')}: {listed}.")
+    elif share is not None:
+        parts.append("Nothing had to stay whole: every layer can lose inputs or outputs.")
+    if facts.spared:
         parts.append(
-            f"{plural(len(facts.whole), 'space')} could shrink and stayed whole, because channels "
-            f"elsewhere cost less to remove: {named}{more}."
+            f"{plural(len(facts.spared), 'space')} could shrink and stayed whole, because channels "
+            f"elsewhere cost less to remove: {_named(facts.spared)}."
+        )
+    if facts.untrusted:
+        reason = next(iter(facts.untrusted.values()))
+        parts.append(
+            f"{plural(len(facts.untrusted), 'space')} could shrink and stayed whole, because the "
+            f"examples say too little ({escape(reason)}): {_named(list(facts.untrusted))}."
         )
     if groups or facts.whole:
         parts.append('<a href="#frozen">All reasons</a>.')
     return " ".join(parts)
+
+
+def _named(spaces: Sequence[str]) -> str:
+    """Return the first names of some spaces, and how many more there are."""
+    more = f" and {len(spaces) - _LISTED} more" if len(spaces) > _LISTED else ""
+    return ", ".join(map(escape, spaces[:_LISTED])) + more

@@ -58,9 +58,10 @@ def _best(entries: Sequence[Entry]) -> str:
     if len(timed) == len(good) > 0:
         ratio, name = min(timed)
         if name == smallest.name:
-            text += f"; it is also the fastest, with {percent(ratio, 0)} of the run time"
+            text += "; it is also the fastest of those whose checks passed"
         else:
-            text += f"; {escape(name)} is the fastest, with {percent(ratio, 0)} of the run time"
+            text += f"; {escape(name)} is the fastest of those whose checks passed"
+        text += f", with {percent(ratio, 0)} of the run time"
     return paragraph(f"{text}.")
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from interpress.spaces.frozen import OUTPUT
 
 _LATER = {"accuracy": None, "tokens": None, "classes": (), "scores": (), "text": "", "notes": ()}
 """What folders of earlier versions do not say about agreement."""
@@ -50,8 +53,14 @@ class Facts:
 
     @property
     def is_independent(self) -> bool:
-        """Whether it was measured on data that interpress has not seen."""
+        """Whether it was measured on evaluation data; see `in_common`."""
         return self.record.get("evaluation") is not None
+
+    @property
+    def in_common(self) -> int | None:
+        """How many evaluation examples are calibration examples too; None if that is not known."""
+        found: int | None = (self.record.get("evaluation") or {}).get("in_common")
+        return found
 
     @property
     def is_fitted(self) -> bool:
@@ -85,13 +94,49 @@ class Facts:
         return found
 
     @property
+    def onnx(self) -> Mapping[str, Any] | None:
+        """How the written ONNX file compares with the original one, if that is what was read."""
+        found: Mapping[str, Any] | None = self.record.get("onnx")
+        return found
+
+    @property
+    def onnx_name(self) -> str:
+        """The name of the ONNX file that the original was read from."""
+        name = str((self.extra.get("model") or {}).get("onnx") or "the ONNX file")
+        return name.replace("\\", "/").rpartition("/")[2]
+
+    @property
     def time_ratio(self) -> float | None:
-        """Measured run time relative to the original."""
+        """Measured run time relative to the original; of an ONNX file, in ONNX Runtime."""
+        if self.onnx is not None:
+            return float(self.onnx["time"])
         if self.run is None:
             ratio = self.extra.get("latency")
             return None if ratio is None else float(ratio)
-        before, after = self.run["seconds"]
+        if "ratio" in self.run:
+            return float(self.run["ratio"])
+        before, after = self.run["seconds"]  # an earlier version
         return float(after) / before
+
+    @property
+    def time_quartiles(self) -> tuple[float, float] | None:
+        """The quartiles of the measured ratios of run times; None in earlier versions."""
+        source = self.run if self.onnx is None else self.onnx
+        found = (source or {}).get("quartiles")
+        return None if found is None else (float(found[0]), float(found[1]))
+
+    @property
+    def others(self) -> list[tuple[str, float | None]]:
+        """The other outputs and how much each changed, the worst first; None is not finite.
+
+        Relative to the standard deviation of the output, or the share of integers that differ.
+        """
+        rows = (self.judged or {}).get("others") or []
+        changed = [
+            (str(row["name"]), row["error"] if row["equal"] is None else 1 - row["equal"])
+            for row in rows
+        ]
+        return sorted(changed, key=lambda one: -math.inf if one[1] is None else -one[1])
 
     @property
     def memory(self) -> tuple[int, int] | None:
@@ -132,3 +177,21 @@ class Facts:
     def whole(self) -> list[str]:
         """The spaces that could shrink and keep all their channels."""
         return [row["name"] for row in self.record["plan"] if row["after"] == row["before"]]
+
+    @property
+    def untrusted(self) -> dict[str, str]:
+        """Of `whole`, the spaces about which the examples say too little, with the reasons."""
+        reasons = self.extra.get("untrusted") or {}
+        return {name: str(reasons[name]) for name in self.whole if name in reasons}
+
+    @property
+    def spared(self) -> list[str]:
+        """Of `whole`, the other spaces: channels elsewhere cost less to remove."""
+        return [name for name in self.whole if name not in self.untrusted]
+
+    @property
+    def only_outputs(self) -> list[str] | None:
+        """The frozen spaces if all of them are outputs of the model; else None."""
+        if {group["family"] for group in self.frozen} != {OUTPUT.title}:
+            return None
+        return [str(name) for group in self.frozen for name in group["spaces"]]

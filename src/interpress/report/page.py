@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from interpress.data.calibration_set import CalibrationSet
+from interpress.data.example_hashes import count_in_common
 from interpress.data.sources import rereadable
 from interpress.evaluation.agreement import agreement
 from interpress.evaluation.tally import Agreement
@@ -33,6 +35,8 @@ def written_report(
         evaluation = rereadable(evaluation, outcome.study.original)
     measured = None if evaluation is None else _evaluated(outcome, evaluation)
     record = plan_record(outcome, measured, measure=True)
+    if measured is not None:
+        record["evaluation"]["in_common"] = _in_common(outcome, evaluation)
     found = None
     if examples:
         judged = outcome.agreement if measured is None else measured
@@ -47,6 +51,16 @@ def _evaluated(outcome: Outcome, evaluation: Any) -> Agreement:
         forward=outcome.options.forward, mask=outcome.options.mask,
         kind=meaning.kind, output=meaning.output, progress=False,
     )  # fmt: skip
+
+
+def _in_common(outcome: Outcome, evaluation: Any) -> int | None:
+    """Return how many evaluation examples were calibrated on; None without calibration data."""
+    calibration, options = outcome.study.data, outcome.options
+    if calibration is None:
+        return None
+    original = outcome.study.original
+    data = CalibrationSet(evaluation, original, forward=options.forward, mask=options.mask)
+    return count_in_common(calibration, data)
 
 
 def page_of(record: Mapping[str, Any], gallery: Gallery | None = None) -> str:

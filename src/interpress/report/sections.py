@@ -49,20 +49,10 @@ def costs(facts: Facts) -> str:
     if facts.memory is not None:
         before, after = facts.memory
         row(term("memory"), size(before), size(after), after / max(before, 1))
-    if (run := facts.run) is not None:
-        before, after = run["seconds"]
-        row(term("run-time"), seconds(before), seconds(after), facts.time_ratio)
-        batch = "one batch of " + plural(run["examples"], "example")
-        threads = f" with {plural(run['threads'], 'thread')}" if run["device"] == "cpu" else ""
-        notes.append(
-            f"Run time and memory were measured on {batch} on {escape(run['device'])}{threads}: "
-            f"the fastest of {plural(run['rounds'], 'round')} in which both networks ran in turn. "
-            "Memory is the weights and the peak of the tensors that a run creates."
-        )
-    elif facts.time_ratio is not None:
-        row(term("run-time"), "1.00", f"{facts.time_ratio:.2f}", facts.time_ratio)
-    else:
-        notes.append("Run time and memory were not measured.")
+    label, (time_before, time_after), said = _run_time(facts)
+    if facts.time_ratio is not None:
+        row(label, time_before, time_after, facts.time_ratio)
+    notes.append(said)
     notes.append("The weight file is the tensors; its header adds a few kB.")
     head = ("", "original", "smaller", "left")
     return section(
@@ -70,19 +60,52 @@ def costs(facts: Facts) -> str:
     )
 
 
+def _run_time(facts: Facts) -> tuple[str, tuple[str, str], str]:
+    """Return the label and the cells of the run time, and how it and memory were measured."""
+    ratio, run = facts.time_ratio, facts.run
+    if ratio is None:
+        return "", ("", ""), "Run time and memory were not measured."
+    label, cells = term("run-time"), ("1.00", f"{ratio:.2f}")
+    spread = ""
+    if facts.time_quartiles is not None:
+        low, high = facts.time_quartiles
+        spread = f" Half of the measured ratios lie between {percent(low)} and {percent(high)}."
+    memory = "Memory is the weights and the peak of the tensors that a run creates"
+    if facts.onnx is not None:
+        found = facts.onnx
+        said = (
+            f"The run time is that of {escape(facts.onnx_name)} and of the smaller file in ONNX "
+            f"Runtime, on {plural(found['examples'], 'example')} with "
+            f"{plural(found['threads'], 'thread')}: the median of ratios.{spread}"
+        )
+        said += "" if facts.memory is None else f" {memory} in PyTorch."
+        return f"{label} in ONNX Runtime", cells, said
+    if run is None:
+        return label, cells, ""
+    batch = "one batch of " + plural(run["examples"], "example")
+    threads = f" with {plural(run['threads'], 'thread')}" if run["device"] == "cpu" else ""
+    said = (
+        f"Run time and memory were measured on {batch} on {escape(run['device'])}{threads}: both "
+        f"networks ran in turn, {plural(run['rounds'], 'time')}; the time of the "
+        "original is the median, and that of the smaller network follows from the median of the "
+        f"ratios.{spread} {memory}."
+    )
+    before, after = run["seconds"]
+    return label, (seconds(before), seconds(after)), said
+
+
 def checks(verdict: Verdict) -> str:
     """Return the rules behind the verdict."""
     rows = []
     for check in verdict.checks:
-        kind, word = ("pass", "passed")
-        if not check.passed:
-            kind, word = ("open", "still open") if check.is_final else ("fail", "not passed")
+        kind, word = check.mark
         rows.append(
             (escape(check.rule), escape(check.found), f'<span class="mark {kind}">{word}</span>')
         )
     note = (
         "The verdict follows from these rules alone: “ship” if all passed, “look closer” if one "
-        "did not. The limit of 5 % is a default; a limit that your application has comes first."
+        "did not; an undecided one does not count. The limit of 5 % is a default; a limit that "
+        "your application has comes first."
     )
     return section(
         "checks", "The rules behind the verdict", table(("rule", "found", ""), rows, kind="text"),
@@ -213,9 +236,12 @@ def frozen(facts: Facts) -> str:
         else ""
     )
     whole = ""
-    if facts.whole:
-        listed = ", ".join(map(escape, facts.whole))
+    if facts.spared:
+        listed = ", ".join(map(escape, facts.spared))
         whole = paragraph(f"Could shrink, and stayed whole for this budget: {listed}.")
+    if facts.untrusted:
+        listed = "; ".join(f"{escape(n)} ({escape(why)})" for n, why in facts.untrusted.items())
+        whole += paragraph(f"Left whole, because the examples say too little about them: {listed}.")
     return section("frozen", "What was left alone, and why", paragraph(note, "soft"), found, whole)
 
 

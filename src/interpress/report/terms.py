@@ -28,7 +28,8 @@ TERMS = {
     ),
     "evaluation": (
         "Evaluation data",
-        "Data that interpress has not seen while it made the smaller network.",
+        "Data that are given only to judge the smaller network. None of them should be among the "
+        "calibration examples, which it was made from.",
     ),
     "divergence": (
         "KL divergence",
@@ -58,8 +59,8 @@ TERMS = {
     ),
     "run-time": (
         "Run time",
-        "Both networks run in turn on the same batch, several times; the fastest run of each "
-        "counts, since other load of the machine only adds time. Other devices have other ratios.",
+        "Both networks run in turn on the same batch, many times; the median of the ratios counts. "
+        "The quartiles say how much the ratio varies here. Other devices have other ratios.",
     ),
     "space": (
         "Channel space",

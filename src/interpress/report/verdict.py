@@ -6,30 +6,24 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from interpress.evaluation.memorized import looks_memorized
 from interpress.evaluation.tally import wilson
 from interpress.network.compare import ENOUGH_TEXTS
 from interpress.pipeline.warn import RUINED
+from interpress.report.check import LIMIT, Check
 from interpress.report.facts import Facts
-from interpress.report.numbers import count, difference, percent, plural
+from interpress.report.numbers import count, percent, plural
+from interpress.report.rules import (
+    independence,
+    no_warnings,
+    other_outputs,
+    run_time,
+    surgery,
+    warnings_of,
+    weights_given,
+)
 
-LIMIT = 0.05
-"""The change that passes unless the user asked for a smaller one: of decisions, of the perplexity,
-or of the outputs relative to their standard deviation."""
 _CHANCE = 0.05  # how often a class is said to suffer although all classes are alike
 _MOST_NEEDED = 10_000_000  # examples; more are never suggested
-
-
-@dataclass(frozen=True)
-class Check:
-    """One rule, what was found, and what to do if it did not hold."""
-
-    rule: str
-    found: str
-    passed: bool
-    remedy: str = ""
-    is_final: bool = False
-    """Whether it only asks for one more measurement."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +39,18 @@ class Verdict:
     def to_do(self) -> list[str]:
         """What the reader should still do, as sentences."""
         wanted = [c.remedy for c in self.checks if not c.passed and c.remedy]
-        return [
-            *dict.fromkeys(wanted),
-            "Measure the run time on the device that it will run on; the one here is that of the "
-            "machine that made the report.",
-        ]
+        measure = "Measure the run time on the device that it will run on; the one here is that of "
+        measure += "the machine that made the report"
+        if any(check.is_undecided for check in self.checks):
+            measure += ", and it varies too much to tell which network is faster"
+        return [*dict.fromkeys(wanted), f"{measure}."]
 
 
 def verdict_of(facts: Facts) -> Verdict:
     """Return the verdict: the worst of all checks decides."""
     checks = tuple(_checks(facts))
-    ruined = next((w for w in _warnings(facts) if w.startswith(RUINED)), None)
-    failed = [check for check in checks if not check.passed]
+    ruined = next((w for w in warnings_of(facts) if w.startswith(RUINED)), None)
+    failed = [check for check in checks if check.failed]
     serious = [check for check in failed if not check.is_final]
     if ruined is not None:
         return Verdict("stop", "Do not ship it: the smaller network is of no use.", checks)
@@ -69,6 +63,9 @@ def verdict_of(facts: Facts) -> Verdict:
             "data that it was judged on."
         )
         return Verdict("confirm", headline, checks)
+    if any(check.is_undecided for check in checks):
+        headline = "Ship it: all checks passed, but whether it runs faster is undecided."
+        return Verdict("ship", headline, checks)
     return Verdict("ship", "Ship it: all checks passed.", checks)
 
 
@@ -81,23 +78,16 @@ def _checks(facts: Facts) -> Iterator[Check]:
         )  # fmt: skip
     else:
         yield _change(facts)
+        yield from other_outputs(facts)
         yield from _tokens(facts)
         yield _not_fitted(facts)
         yield from _classes(facts)
-    yield from _time(facts)
-    yield _surgery(facts)
-    yield _warned(facts)
+    yield from run_time(facts)
+    yield from weights_given(facts)
+    yield surgery(facts)
+    yield no_warnings(facts)
     if judged is not None:
-        yield Check(
-            "It was judged on data that played no part in making it.",
-            "Yes: evaluation data were given."
-            if facts.is_independent
-            else "No: the examples also chose between candidates.",
-            facts.is_independent,
-            "Measure agreement on data that interpress has not seen, with labels if there are "
-            "some: interpress evaluate, or compress with --evaluation.",
-            is_final=True,
-        )
+        yield independence(facts)
 
 
 def _change(facts: Facts) -> Check:
@@ -228,43 +218,3 @@ def _tail(same: int, number: int, share: float) -> float:
         for k in range(same + 1)
     ]  # fmt: skip
     return min(1.0, math.fsum(math.exp(value) for value in logs))
-
-
-def _time(facts: Facts) -> Iterator[Check]:
-    if facts.time_ratio is None:
-        return
-    yield Check(
-        "It runs faster than the original.",
-        f"{percent(facts.time_ratio, 0)} of the original's run time.",
-        facts.time_ratio < 1,
-        "It is not faster here. Widths that are multiples of 8 or 16 (--round-to) suit many "
-        "devices better, or ask for a run time with --latency.",
-    )
-
-
-def _surgery(facts: Facts) -> Check:
-    return Check(
-        "The surgery is exact: the projection identity holds.",
-        f"Yes{difference(facts.record['proof'])}.",
-        True,
-    )
-
-
-def _warnings(facts: Facts) -> list[str]:
-    return [str(warning) for warning in facts.extra.get("warnings") or []]
-
-
-def _warned(facts: Facts) -> Check:
-    found = _warnings(facts)
-    held_out = facts.record["agreement"] or {}
-    if looks_memorized(held_out.get("confidence")):
-        found.append(
-            "the original is nearly certain of every calibration example, as networks are of "
-            "their training data, so agreement is too optimistic"
-        )
-    return Check(
-        "There were no warnings.",
-        " ".join(f"{text[:1].upper()}{text[1:]}." for text in found) if found else "None.",
-        not found,
-        "Act on the warnings: they name the spaces, and what to change.",
-    )

@@ -20,12 +20,13 @@ class Family:
     phrases: tuple[str, ...]
 
 
+OUTPUT = Family(
+    "output of the model",
+    "nothing to do: outputs keep their shape, and what these layers read can shrink",
+    ("it is an output of the model",),
+)
 FAMILIES = (
-    Family(
-        "output of the model",
-        "nothing to do: outputs keep their shape, and what these layers read can shrink",
-        ("it is an output of the model",),
-    ),
+    OUTPUT,
     Family(
         "excluded",
         "leave the module out of exclude",

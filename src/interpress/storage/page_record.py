@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from interpress.method import METHODS, Method
+from interpress.onnx_files.source import source_of
 from interpress.pipeline.options import Options
 from interpress.pipeline.outcome import Outcome
 from interpress.spaces.batching import captured_examples
@@ -42,6 +43,11 @@ def page_record(outcome: Outcome, *, measure: bool) -> dict[str, Any]:
         "activation_bytes": [outcome.before.activation_bytes, outcome.after.activation_bytes],
         "run": None if run is None else run.record(),
         "latency": outcome.measured_latency,
+        "as_built": outcome.options.as_built,
+        "untrusted": {
+            name: reason for name, reason in outcome.orders.untrusted.items()
+            if name not in outcome.network.plan.kept
+        },
         "frozen": [asdict(share) for share in outcome.spaces.frozen_shares()],
         "curve": curve_record(outcome),
         "widths": [
@@ -64,9 +70,11 @@ def page_record(outcome: Outcome, *, measure: bool) -> dict[str, Any]:
 
 
 def _model(original: nn.Module) -> dict[str, str]:
+    file = source_of(original)
     return {
         "name": type(original).__name__,
         "source": str(getattr(original, "name_or_path", "") or ""),
+        "onnx": "" if file is None else file.name,
     }
 
 

@@ -1,0 +1,141 @@
+"""Rules of the verdict that do not look at the measured change: data, run time, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from interpress.evaluation.memorized import looks_memorized
+from interpress.pipeline.warn import RUINED
+from interpress.report.check import LIMIT, Check
+from interpress.report.facts import Facts
+from interpress.report.numbers import count, difference, percent
+
+_MEMORIZED = (
+    "the original is nearly certain of every calibration example, as networks are of their "
+    "training data, so agreement is too optimistic"
+)
+_FEW_IN_COMMON = 0.01  # of the evaluation examples: data sets hold that many duplicates by chance
+
+
+def independence(facts: Facts) -> Check:
+    """Return whether the examples that were judged on played no part in making the network."""
+    rule = "It was judged on data that played no part in making it."
+    measure = (
+        "Measure agreement on data that interpress has not seen, with labels if there are some: "
+        "interpress evaluate, or compress with --evaluation."
+    )
+    if facts.judged is None or not facts.is_independent:
+        found = "No: the examples also chose between candidates."
+        return Check(rule, found, False, measure, is_final=True)
+    common, number = facts.in_common, int(facts.judged["examples"])
+    if common is None:
+        found = "Evaluation data were given. They were not compared with the calibration data."
+        return Check(rule, found, True)
+    if common == 0:
+        return Check(rule, "Yes: no evaluation example is a calibration example.", True)
+    return Check(
+        rule,
+        f"No: {count(common)} of the {count(number)} evaluation examples are calibration examples "
+        "too.",
+        False,
+        f"Leave the {count(common)} calibration examples out of the evaluation data, and measure "
+        "again (interpress evaluate, or compress with --evaluation).",
+        is_final=common <= _FEW_IN_COMMON * number,
+    )
+
+
+def run_time(facts: Facts) -> Iterator[Check]:
+    """Yield whether the smaller network is faster, if that was measured."""
+    ratio, quartiles = facts.time_ratio, facts.time_quartiles
+    if ratio is None:
+        return
+    low, high = quartiles or (ratio, ratio)
+    is_undecided = quartiles is not None and low <= 1 <= high
+    found = f"{percent(ratio, 0)} of the original's run time"
+    if quartiles is not None:
+        found += f"; half of the measurements lie between {percent(low, 0)} and {percent(high, 0)}"
+    remedy = ""
+    if ratio >= 1:
+        remedy = "" if is_undecided else "It is not faster here. "
+        remedy += (
+            "Ask for a run time with --latency, or for widths that are multiples of 8 with "
+            "--round-to 8 (round_to=8), which suit many devices better."
+        )
+    where = "" if facts.onnx is None else f" ({facts.onnx_name} in ONNX Runtime)"
+    yield Check(
+        f"It runs faster than the original{where}.", f"{found}.", ratio < 1 and not is_undecided,
+        remedy, is_undecided=is_undecided,
+        hint="--round-to 8 may make it faster." if ratio >= 1 else "",
+    )  # fmt: skip
+
+
+def weights_given(facts: Facts) -> Iterator[Check]:
+    """Yield whether a command was given weights, if that is known."""
+    as_built = facts.extra.get("as_built")
+    if as_built is None:
+        return
+    yield Check(
+        "The network has weights that were given.",
+        "No weights were given: the network is as its function returned it."
+        if as_built
+        else "Yes.",
+        not as_built,
+        "Give the trained weights with --weights. If the function loads them itself, ignore this "
+        "rule.",
+    )
+
+
+def other_outputs(facts: Facts) -> Iterator[Check]:
+    """Yield whether an output that does not decide changed too much."""
+    if not facts.others:
+        return
+    name, change = facts.others[0]
+    found = f"{name} changed by " + ("no finite number" if change is None else percent(change))
+    several = len(facts.others) > 1
+    yield Check(
+        f"No other output changed by more than {percent(LIMIT, 0)}.",
+        f"{'The worst: ' if several else ''}{found}.",
+        change is not None and change <= LIMIT,
+        f"Check whether you use the output {name}. If so, keep more of the network, or leave out "
+        "the layers that it is computed from (--exclude).",
+    )
+
+
+def surgery(facts: Facts) -> Check:
+    """Return the check of the projection identity; a network that fails it is never built."""
+    return Check(
+        "The surgery is exact: the projection identity holds.",
+        f"Yes{difference(facts.record['proof'])}.",
+        True,
+    )
+
+
+def warnings_of(facts: Facts) -> list[str]:
+    """Return the warnings that the network was made with."""
+    return [str(warning) for warning in facts.extra.get("warnings") or []]
+
+
+def no_warnings(facts: Facts) -> Check:
+    """Return whether there were warnings, with what to do about each."""
+    found = warnings_of(facts)
+    judged = facts.record["agreement"] or {}
+    if looks_memorized(judged.get("confidence")):
+        found.append(_MEMORIZED)
+    remedies = dict.fromkeys(_remedy(text) for text in found)
+    return Check(
+        "There were no warnings.",
+        " ".join(f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in found) or "None.",
+        not found,
+        " ".join(remedies),
+    )
+
+
+def _remedy(warning: str) -> str:
+    """Return what to do about a warning."""
+    if warning == _MEMORIZED:
+        return "Calibrate and judge on examples that the network was not trained on."
+    if warning.startswith(RUINED):
+        return "Ask for a larger network, or leave out the spaces that the warning names."
+    if "say too little" in warning:
+        return "Give more calibration examples, or ask for a larger network."
+    return "Act on the warnings; they are listed with the rules below."
