@@ -23,7 +23,7 @@ def test_few_rows_shrink_the_metric_towards_the_identity() -> None:
 
 
 def test_analysis_keeps_the_sensitivities(tmp_path: object) -> None:
-    model, data = build("llama"), texts(40)
+    model, data = build("llama"), texts(120)
     analysis = interpress.analyze(model, data, progress=False)
     path = f"{tmp_path}/analysis.safetensors"
     analysis.save(path)

@@ -260,7 +260,7 @@ def test_an_analysis_without_data_cannot_do_it(cnn_analysis: Analysis, tmp_path:
 def test_the_report_names_the_layers(cnn: Result, tmp_path: Path) -> None:
     cnn.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "product identity" in page
+    assert "product identity" in page.lower()
     assert "became two" in page
     assert "became two" in cnn._repr_html_()
     assert page.count("rank") > 1

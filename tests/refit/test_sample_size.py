@@ -12,7 +12,7 @@ from interpress.refit.sample_size import sample_size
 
 def layer_of(module: nn.Module, *shape: int) -> DenseLayer:
     program = capture(nn.Sequential(module).eval(), torch.randn(*shape))
-    layers = [dense_layer_of(program, node) for node in program.operators()]
+    layers = [dense_layer_of(program, node, program.parameters()) for node in program.operators()]
     (dense,) = [layer for layer in layers if layer is not None]
     return dense
 

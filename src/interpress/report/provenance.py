@@ -32,12 +32,19 @@ def provenance(facts: Facts) -> str:
         ("method", _method(record["method"])),
         (term("refit"), "kept" if record.get("refit_kept") else "not used"),
         (term("identity"), f"holds{difference(record['proof'])}"),
+        (term("product"), _products(record.get("low_rank"))),
         ("notes", items(notes)),
         ("seed", str(record["seed"])),
         ("versions", escape(", ".join(versions))),
         ("Python and machine", escape(", ".join(machine))),
     ]
     return section("made", "How it was made", definitions(rows))
+
+
+def _products(low_rank: Any) -> str:
+    """Return whether two thin layers give what one of their rank does, if layers became two."""
+    proof = (low_rank or {}).get("proof")
+    return "" if proof is None else f"holds{difference(proof)}"
 
 
 def _code(text: str | None) -> str:

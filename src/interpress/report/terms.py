@@ -94,6 +94,11 @@ TERMS = {
         "which every removed channel is replaced by its reconstruction from the kept ones. The "
         "number is the relative difference; rounding alone gives about 1e-6 in single precision.",
     ),
+    "product": (
+        "Product identity",
+        "A check of layers that became two thin ones: in double precision, they must give the "
+        "outputs of one layer whose weight is the product of theirs.",
+    ),
     "fingerprint": (
         "SHA-256",
         "A hash: equal hashes mean equal contents. Of a network, over the names, types and values "
