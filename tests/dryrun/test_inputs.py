@@ -58,5 +58,8 @@ def test_perturbed_weights_are_not_zero() -> None:
 
 
 def test_weights_of_a_space_are_those_of_all_roles() -> None:
-    space = ChannelSpace("a", 2, torch.zeros(2, dtype=torch.long), 1, False, ("p",), ("c",), ("r",))
+    cells = torch.zeros(2, dtype=torch.long)
+    space = ChannelSpace(
+        "a", 2, cells, 1, heads=False, producers=("p",), carriers=("c",), consumers=("r",)
+    )
     assert weights_of(space) == ("p", "c", "r")

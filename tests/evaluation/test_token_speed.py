@@ -21,7 +21,7 @@ def test_both_networks_are_timed() -> None:
 
 
 def test_a_result_measures_itself_on_its_calibration_data() -> None:
-    result = interpress.compress(build("llama"), texts(40), flops=0.8, progress=False)
+    result = interpress.compress(build("llama"), texts(120), flops=0.8, progress=False)
     assert result.speed(batch=2, prompt=9, tokens=2).prompt == (2, 9)
     with pytest.raises(interpress.ArgumentError, match="batch=0"):
         result.speed(batch=0)

@@ -38,12 +38,13 @@ def one_line(outcome: Outcome) -> str:
 
 def _costs(outcome: Outcome) -> str:
     rows = []
+    where = "" if outcome.part is None else f", in the part {outcome.part.name}"
     for label, unit in (("FLOPs per example", "flops"), ("parameters", "parameters")):
         before, after = getattr(outcome.before, unit), getattr(outcome.after, unit)
         rows.append((label, f"{before:,}", f"{after:,}", f"{after / before:.1%}"))
     if (latency := outcome.measured_latency) is not None:
         rows.append(("measured run time, relative", "1.00", f"{latency:.2f}", f"{latency:.1%}"))
-    title = f"{outcome.method}, asked for {outcome.budget}"
+    title = f"{outcome.method}, asked for {outcome.budget}{where}"
     return text_table(("", "original", "smaller", "left"), rows, title=title, full_width=True)
 
 
