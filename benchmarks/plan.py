@@ -101,6 +101,7 @@ STEPS: tuple[Step, ...] = (
          "--judge", "{data}/wikitext2/test-first-half.txt"),
         {"cuda": 40}, ("data", "language_model"),
     ),
+    Step("onnx-cpu", ("onnx", "nudenet"), {"cpu": 15}, ("data",), files_of=("nudenet",)),
     Step("fashion", ("fashion",), {"cuda": 14}, ("data",)),
     Step("theory", ("theory",), {"cpu": 5}),
     Step("circle", ("circle",), {"cpu": 2}),

@@ -18,7 +18,7 @@ from interpress.selection.orders import order_all
 
 @pytest.fixture(scope="module")
 def analysis() -> Analysis:
-    return interpress.analyze(build("llama"), [inputs("llama", 200)], progress=False)
+    return interpress.analyze(build("llama_of_four"), [inputs("llama", 200)], progress=False)
 
 
 def problem_for(analysis: Analysis, allocation: str) -> Problem:

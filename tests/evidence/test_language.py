@@ -80,6 +80,7 @@ def test_the_least_influential_layer_is_dropped() -> None:
     assert len(layers.layer_list(model)) == 2
 
 
+@pytest.mark.filterwarnings("ignore::interpress.FewExamplesWarning")
 def test_the_benchmark_measures_every_method_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -86,9 +86,25 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+def llama_of_four() -> nn.Module:
+    """Its groups have four query heads each."""
+    return hf.LlamaForCausalLM(hf.LlamaConfig(**{**_LLAMA, "num_key_value_heads": 2}))
+
+
+def qwen3_of_four() -> nn.Module:
+    """Its groups have four query heads each."""
+    config = {**_LLAMA, "num_key_value_heads": 2, "head_dim": 6}
+    return hf.Qwen3ForCausalLM(hf.Qwen3Config(**config))
+
+
+OTHERS: dict[str, Callable[[], nn.Module]] = {
+    function.__name__: function for function in (gemma3n, llama_of_four, qwen3_of_four)
+}
+
+
 def build(name: str) -> nn.Module:
     torch.manual_seed(0)
-    return (gemma3n if name == "gemma3n" else MODELS[name])().eval()
+    return {**MODELS, **OTHERS}[name]().eval()
 
 
 def inputs(name: str, count: int) -> dict[str, Tensor]:

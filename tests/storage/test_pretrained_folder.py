@@ -40,16 +40,18 @@ def test_the_round_trip_gives_the_same_network(name: str, tmp_path: Path) -> Non
     assert result.flops <= 0.8
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen3"])
+@pytest.mark.parametrize("name", ["llama_of_four", "qwen3_of_four"])
 def test_query_heads_are_dropped_within_groups(name: str, tmp_path: Path) -> None:
     method = Method(allocation="heads-per-group", refit=False)
-    result = compressed(name, flops=0.8, method=method)
+    result = compressed(name, flops=0.75, method=method)
     result.save_pretrained(tmp_path / "smaller")
     loaded: Any = type(result.model).from_pretrained(tmp_path / "smaller").eval()  # type: ignore[attr-defined]
-    assert loaded.config.num_attention_heads == loaded.config.num_key_value_heads  # of 8 and 4
+    heads = loaded.config.num_attention_heads
+    assert heads < 8
+    assert loaded.config.num_key_value_heads == 2
     attention = result.model.model.layers[0].self_attn  # type: ignore[union-attr]
-    assert attention.num_key_value_groups == 1  # type: ignore[union-attr]
-    assert attention.q_proj.weight.shape == attention.k_proj.weight.shape  # type: ignore[union-attr]
+    assert attention.num_key_value_groups == heads / 2  # type: ignore[union-attr]
+    assert len(attention.q_proj.weight) == heads * len(attention.k_proj.weight) / 2  # type: ignore[union-attr]
     x = inputs(name, 3)
     state = loaded.state_dict()
     assert all(torch.equal(t, state[key]) for key, t in result.model.state_dict().items())

@@ -19,6 +19,10 @@ from interpress.spaces.spaces import Spaces
 Widths = dict[str, int]
 """Per space, how many channels (or heads) it keeps."""
 
+_FEWEST_IN_GROUP = 2
+"""Heads of a group that stay. Code that repeats keys for one head takes another path, so that the
+layers of both networks could not be paired in the refit."""
+
 
 @dataclass(frozen=True)
 class WidthLimits:
@@ -41,6 +45,8 @@ class WidthLimits:
         """Return the widths that a space may take, widest first; its full size is always one."""
         unit = math.lcm(space.step, self.round_to)
         smallest = min(max(self.min_width, 1), space.size)
+        if space.in_groups:
+            smallest = max(smallest, _FEWEST_IN_GROUP * space.step)
         allowed = [w for w in range(unit, space.size, unit) if w >= smallest]
         return [space.size, *reversed(allowed)]
 
