@@ -79,7 +79,10 @@ def test_the_calibration_data_as_evaluation_data_are_recognised(
     result.save(tmp_path / "same", report=True, evaluation=[(images[7:], labels[7:])])
     facts = Facts(read_plan(tmp_path / "same"))
     assert facts.in_common == 293
-    assert verdict_of(facts).level == "look"
+    verdict = verdict_of(facts)
+    assert verdict.level == "look"
+    fitted = next(check for check in verdict.checks if "were not fitted" in check.rule)
+    assert fitted.found.startswith("No: 293 of the 293 evaluation examples")
 
 
 def test_the_worse_end_of_the_interval_counts(record: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ _MEMORIZED = (
     "the original is nearly certain of every calibration example, as networks are of their "
     "training data, so agreement is too optimistic"
 )
-_FEW_IN_COMMON = 0.01  # of the evaluation examples: data sets hold that many duplicates by chance
+FEW_IN_COMMON = 0.01  # of the evaluation examples: data sets hold that many duplicates by chance
 
 
 def independence(facts: Facts) -> Check:
@@ -40,7 +40,7 @@ def independence(facts: Facts) -> Check:
         False,
         f"Leave the {count(common)} calibration examples out of the evaluation data, and measure "
         "again (interpress evaluate, or compress with --evaluation).",
-        is_final=common <= _FEW_IN_COMMON * number,
+        is_final=common <= FEW_IN_COMMON * number,
     )
 
 

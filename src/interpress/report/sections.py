@@ -103,8 +103,9 @@ def checks(verdict: Verdict) -> str:
             (escape(check.rule), escape(check.found), f'<span class="mark {kind}">{word}</span>')
         )
     note = (
-        "The verdict follows from these rules alone: “ship” if all passed, “look closer” if one "
-        "did not; an undecided one does not count. The limit of 5 % is a default; a limit that "
+        "The verdict follows from these rules alone: “ship” if all passed, “ship if one more "
+        "measurement holds” if one is still open, “look closer” if one did not pass. An undecided "
+        "one does not count. The limit of 5 % is a default; a limit that "
         "your application has comes first."
     )
     return section(

@@ -13,6 +13,7 @@ from interpress.report.check import LIMIT, Check
 from interpress.report.facts import Facts
 from interpress.report.numbers import count, percent, plural
 from interpress.report.rules import (
+    FEW_IN_COMMON,
     independence,
     no_warnings,
     other_outputs,
@@ -173,8 +174,18 @@ def _rounded_up(number: int) -> int:
 
 
 def _not_fitted(facts: Facts) -> Check:
+    rule = "It was judged on examples that were not fitted."
+    common, judged = facts.in_common or 0, (facts.judged or {}).get("examples") or 0
+    if common > FEW_IN_COMMON * judged:
+        return Check(
+            rule,
+            f"No: {common:,} of the {judged:,} evaluation examples are calibration examples, and "
+            "most of those are fitted.",
+            False,
+            "Judge on other data.",
+        )
     return Check(
-        "It was judged on examples that were not fitted.",
+        rule,
         "No: there were too few examples to hold any out." if facts.is_fitted else "Yes.",
         not facts.is_fitted,
         "Compress again with more examples, so that some can be held out.",
