@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from interpress.exported_programs.inputs import input_values, random_inputs, sizes_to_try
 from interpress.graph.batch_size import same_for_each_batch
 from interpress.graph.example import Example
+from interpress.graph.recorded_shapes import RecordedShapes
 
 _RESHAPING = ("view", "reshape", "_unsafe_view", "view_copy")
 _SIZES = ("size", "sizes", "shape", "repeats")
@@ -58,7 +59,7 @@ def _flexible(network: fx.GraphModule, batch: int, example: Example) -> fx.Graph
     """Return a copy whose sizes follow the batch size of its input."""
     leaves = pytree.tree_leaves((example.args, dict(example.kwargs)))
     doubled = [torch.cat([x, x]) if isinstance(x, Tensor) else x for x in leaves]
-    recorded = _Shapes(network)
+    recorded = RecordedShapes(network)
     with torch.no_grad():
         recorded.run(*leaves, enable_io_processing=False)
         search = _BatchSizes(network, batch, recorded.shapes)
@@ -69,21 +70,6 @@ def _flexible(network: fx.GraphModule, batch: int, example: Example) -> fx.Graph
     _write(changed.graph, search.changes, leaves)
     changed.recompile()
     return changed
-
-
-class _Shapes(fx.Interpreter):
-    """Runs a graph and remembers the shape of every tensor."""
-
-    def __init__(self, network: fx.GraphModule) -> None:
-        super().__init__(network)
-        self.shapes: dict[str, tuple[int, ...]] = {}
-
-    def run_node(self, node: fx.Node) -> Any:
-        """Run one node."""
-        result = super().run_node(node)
-        if isinstance(result, Tensor):
-            self.shapes[node.name] = tuple(result.shape)
-        return result
 
 
 class _BatchSizes(fx.Interpreter):

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.utils import _pytree as pytree
 
+from interpress.graph.batch_size import same_for_each_batch
+from interpress.graph.example import Example
+from interpress.graph.recorded_shapes import RecordedShapes
 from interpress.onnx_files.source import source_of
-
-_TOLERANCE = 1e-4  # relative; products of more rows round differently
 
 
 def without_fixed_batch(exact: fx.GraphModule, flexible: fx.GraphModule) -> fx.GraphModule:
@@ -24,18 +24,8 @@ def without_fixed_batch(exact: fx.GraphModule, flexible: fx.GraphModule) -> fx.G
     inputs = _inputs(exact)
     if inputs is None:
         return exact
-    pair = [torch.cat(tensors) for tensors in zip(*inputs, strict=True)]
-    try:
-        with torch.no_grad():
-            singly = [pytree.tree_leaves(exact(*one)) for one in inputs]
-            together = pytree.tree_leaves(flexible(*pair))
-    except Exception:  # code that was not written for it may fail in any way
-        return exact
-    for both, *each in zip(together, *singly, strict=True):
-        expected = torch.cat(each)
-        if both.shape != expected.shape or not _equal(both, expected):
-            return exact
-    return flexible
+    examples = [Example(tuple(one)) for one in inputs]
+    return flexible if same_for_each_batch(exact, flexible, examples) else exact
 
 
 def measured_shapes(
@@ -48,7 +38,7 @@ def measured_shapes(
     inputs = _inputs(network)
     if inputs is None:
         return None
-    recorder = _Recorder(network)
+    recorder = RecordedShapes(network)
     try:
         with torch.no_grad():
             recorder.run(*inputs[0])
@@ -57,26 +47,6 @@ def measured_shapes(
     return {
         value: recorder.shapes[node] for value, node in nodes.items() if node in recorder.shapes
     }
-
-
-class _Recorder(fx.Interpreter):
-    """Runs a network and notes the shape of every tensor."""
-
-    def __init__(self, network: fx.GraphModule) -> None:
-        super().__init__(network)
-        self.shapes: dict[str, tuple[int, ...]] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        result = super().run_node(n)
-        if isinstance(result, Tensor):
-            self.shapes[n.name] = tuple(result.shape)
-        return result
-
-
-def _equal(a: Tensor, b: Tensor) -> bool:
-    if not a.is_floating_point():
-        return torch.equal(a, b)
-    return bool((a - b).norm() <= _TOLERANCE * b.norm())
 
 
 def _inputs(network: fx.GraphModule) -> list[list[Tensor]] | None:
