@@ -25,7 +25,7 @@ import interpress
 from benchmarks.language.baselines import flap, layers, magnitude, nystroem, obs, wanda
 from benchmarks.language.neurons import Choice, Neurons, measure_neurons
 from benchmarks.language.text import load_model, perplexity, windows
-from benchmarks.provenance import machine_name
+from benchmarks.provenance import code_hash, machine_name
 from benchmarks.tables import table
 from interpress._version import __version__
 from interpress.extend import Cut
@@ -45,6 +45,7 @@ OURS = {
     "preserve": {},
     "preserve, constant": {"method": interpress.Method(allocation="constant")},
     "preserve, heads-last": {"method": interpress.Method(allocation="heads-last")},
+    "preserve, heads-per-group": {"method": interpress.Method(allocation="heads-per-group")},
     "preserve, no refit": {"method": interpress.Method(refit=False)},
     "preserve, same widths": {"same_widths": True},
 }
@@ -142,6 +143,7 @@ class _Run:
         return {
             "left": left, "perplexity": [self.original, after], "ratio": after / self.original,
             "seconds": round(seconds, 1), "machine": machine_name(self.batches[0].device),
+            "code": code_hash("language"),
         }  # fmt: skip
 
     def _drop_neurons(self, method: str, budget: float) -> tuple[nn.Module, float]:
