@@ -40,20 +40,19 @@ def trainable(network: nn.Module) -> Iterator[None]:
 
 
 class Steps:
-    """Adam on single-precision copies of the parameters; half-precision weights follow them."""
+    """Adam on single-precision copies of the parameters, each relative to the size of its tensor.
+
+    All copies have the same step, so that all of them are one group, which a GPU updates at once.
+    """
 
     def __init__(self, network: nn.Module) -> None:
         self._weights = [p for p in network.parameters() if p.requires_grad]
+        self._sizes = [max(_root_mean_square(p), _SMALLEST_SIZE) for p in self._weights]
         self._copies = [
-            p.detach().float().clone() if p.element_size() < 4 else p.detach()
-            for p in self._weights
-        ]
-        groups = [
-            {"params": [copy], "size": max(_root_mean_square(copy), _SMALLEST_SIZE)}
-            for copy in self._copies
+            p.detach().float() / size for p, size in zip(self._weights, self._sizes, strict=True)
         ]
         on_gpu = all(copy.is_cuda for copy in self._copies)
-        self._adam = torch.optim.Adam(groups, lr=0.0, betas=(0.9, 0.99), fused=on_gpu)
+        self._adam = torch.optim.Adam(self._copies, lr=0.0, betas=(0.9, 0.99), fused=on_gpu)
         self.scale = 1.0
         """How much smaller the steps became, since held-out examples got worse."""
 
@@ -70,15 +69,14 @@ class Steps:
         self._adam.state.clear()
 
     def state(self) -> list[Tensor]:
-        """Return a copy of the weights."""
+        """Return a copy of the weights, relative to their sizes."""
         return [copy.clone() for copy in self._copies]
 
     @torch.no_grad()
     def restore(self, state: Sequence[Tensor]) -> None:
         """Set the weights to an earlier state."""
-        for weight, copy, old in zip(self._weights, self._copies, state, strict=True):
-            copy.copy_(old)
-            weight.copy_(copy)
+        torch._foreach_copy_(self._copies, list(state))
+        self._write()
 
     def checkpoint(self) -> dict[str, Tensor]:
         """Return what `resume` needs: the weights now, and the moments of Adam."""
@@ -108,20 +106,23 @@ class Steps:
 
         Gradients that are not finite change nothing.
         """
-        for weight, copy in zip(self._weights, self._copies, strict=True):
-            copy.grad = None if weight.grad is None else weight.grad.to(copy)
+        gradients = [grad.float() for grad in self.gradients()]
+        for weight in self._weights:
             weight.grad = None
-        gradients = [copy.grad for copy in self._copies if copy.grad is not None]
         if not bool(nn.utils.get_total_norm(gradients).isfinite()):
             return
-        rate = _RELATIVE_STEP * self.scale * _schedule(part)
-        for group in self._adam.param_groups:
-            group["lr"] = rate * group["size"]
+        torch._foreach_mul_(gradients, self._sizes)
+        for copy, gradient in zip(self._copies, gradients, strict=True):
+            copy.grad = gradient
+        self._adam.param_groups[0]["lr"] = _RELATIVE_STEP * self.scale * _schedule(part)
         self._adam.step()
-        for weight, copy in zip(self._weights, self._copies, strict=True):
+        for copy in self._copies:
             copy.grad = None
-            if weight.data_ptr() != copy.data_ptr():
-                weight.copy_(copy)
+        self._write()
+
+    def _write(self) -> None:
+        """Set the weights of the network to what their copies say."""
+        torch._foreach_copy_(self._weights, torch._foreach_mul(self._copies, self._sizes))
 
 
 def _schedule(part: float) -> float:
@@ -136,4 +137,4 @@ def _home_of_steps(weight: Tensor) -> torch.device:
 
 
 def _root_mean_square(tensor: Tensor) -> float:
-    return float(tensor.float().square().mean().sqrt()) if tensor.numel() else 0.0
+    return float(tensor.detach().float().square().mean().sqrt()) if tensor.numel() else 0.0
