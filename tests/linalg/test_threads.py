@@ -9,8 +9,14 @@ import pytest
 import torch
 from threadpoolctl import ThreadpoolController
 
+from interpress import interpolative_decomposition
 from interpress.linalg.cholesky import pivoted_cholesky
-from interpress.linalg.threads import LARGEST_SINGLE_THREADED, single_threaded_scipy
+from interpress.linalg.threads import (
+    LARGEST_IN_ONE_THREAD,
+    LARGEST_SINGLE_THREADED,
+    single_threaded_scipy,
+    single_threaded_torch,
+)
 
 POOLS = ThreadpoolController().select(internal_api="openblas")
 
@@ -55,3 +61,22 @@ def test_concurrent_factorizations_restore_the_threads() -> None:
         orders = list(workers.map(lambda _: pivoted_cholesky(G, 0.0).order, range(64)))
     assert all(torch.equal(order, orders[0]) for order in orders)
     assert _threads() == before
+
+
+def test_a_small_decomposition_leaves_the_threads_of_torch_as_they_were() -> None:
+    A = torch.randn(300, 256, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with single_threaded_torch(LARGEST_IN_ONE_THREAD):
+            assert torch.get_num_threads() == 1
+        with single_threaded_torch(LARGEST_IN_ONE_THREAD + 1):
+            assert torch.get_num_threads() == 2
+        with ThreadPoolExecutor(4) as workers:
+            list(workers.map(lambda _: interpolative_decomposition(A, k=64), range(8)))
+        assert torch.get_num_threads() == 2
+        with pytest.raises(ZeroDivisionError), single_threaded_torch(10):
+            1 / 0  # noqa: B018
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

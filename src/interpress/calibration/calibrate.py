@@ -11,6 +11,7 @@ from torch import Tensor, fx
 from interpress.calibration.averaged import averaged_sources
 from interpress.calibration.consumers import dense_consumers, shrinkable_taps
 from interpress.calibration.output_checks import check_not_nan, check_same_outputs
+from interpress.calibration.patch_directions import main_directions
 from interpress.calibration.row_weights import RowWeights
 from interpress.calibration.rows_wanted import RowsWanted
 from interpress.calibration.sample_weights import TopClasses, concatenate, top_classes_of
@@ -24,15 +25,15 @@ from interpress.graph.example import Example
 from interpress.graph.executor import Executor
 from interpress.graph.fast_kernels import fast_kernels
 from interpress.graph.normalised import inverse_sizes, normalised_value
-from interpress.graph.patterns import epilogue_of
+from interpress.graph.patterns import epilogue_of, scaled_by_norm
 from interpress.graph.rows import BatchRows
 from interpress.spaces.read_sites import by_node, operand_of
 from interpress.spaces.spaces import Spaces
 from interpress.spaces.taps import Site, Tap
 
-LARGEST_PATCH = 2048
-"""Inputs per output of a consumer whose patches are measured. Larger kernels are projected onto
-each channel's principal directions, so that the Gram matrix stays this small."""
+LARGEST_PATCH = 1536
+"""Inputs per output of a consumer whose patches are measured. Of larger patches, only the main
+directions of every channel are measured, so that the Gram matrix stays this small."""
 
 
 def calibrate(
@@ -128,6 +129,7 @@ class Collector:
         and more of them are taken. `row_weights` says, per tap, how much rows of a size count.
         """
         self.batch = BatchRows(1)
+        self._spaces = spaces
         self._taps = [t for t in shrinkable_taps(spaces) if taps is None or t.name in taps]
         self._rows = {tap.name: TapRows(tap) for tap in self._taps}
         self._moments: dict[str, PatchMoments] = {}
@@ -240,19 +242,21 @@ class Collector:
         if not len(X):  # a mask excludes the whole batch
             return
         if name not in self._moments:
-            basis = _principal_directions(X, dense) if dense.unknowns > LARGEST_PATCH else None
-            size = dense.unknowns if basis is None else basis.shape[0] * basis.shape[2]
-            self._moments[name] = PatchMoments.empty(size, X.dtype, X.device)
-            self._moments[name].basis = basis
+            self._moments[name] = self._no_moments(name, dense, X)
         self._moments[name].add(X, in_second)
 
-
-def _principal_directions(X: Tensor, dense: DenseLayer) -> Tensor:
-    """Return, per channel, the directions in which the patches of a batch are largest."""
-    by_channel = X.reshape(len(X), dense.shape[1], -1)
-    gram = torch.einsum("rck,rcl->ckl", by_channel, by_channel)
-    vectors = torch.linalg.eigh(gram.double().cpu()).eigenvectors.to(gram)
-    return vectors[:, :, -(LARGEST_PATCH // dense.shape[1]) :]
+    def _no_moments(self, name: str, dense: DenseLayer, X: Tensor) -> PatchMoments:
+        """Return moments of no rows; `X` are the first patches, which choose directions."""
+        if dense.unknowns <= LARGEST_PATCH:
+            return PatchMoments.empty(dense.unknowns, X.dtype, X.device)
+        spaces, channels = self._spaces, dense.shape[1]
+        count = max(1, LARGEST_PATCH // channels)
+        parameters, node = spaces.program.parameters(), spaces.taps[name].sites[0].op.node
+        W = scaled_by_norm(spaces.program, node, parameters, parameters[dense.weight])
+        W = W.reshape(len(W), channels, -1)
+        moments = PatchMoments.empty(channels * count, X.dtype, X.device)
+        moments.basis, moments.dual = main_directions(X, W, count)
+        return moments
 
 
 def _patches_are_rows(tap: Tap, dense: DenseLayer) -> bool:

@@ -30,6 +30,9 @@ class PatchMoments:
     """Subtracted from every row: the mean of the first batch, so that no digits cancel later."""
     basis: Tensor | None = None
     """(channels, kernel, parts) for large kernels: rows are projected onto this basis."""
+    dual: Tensor | None = None
+    """(channels, kernel, parts): weights that read the rows become weights of the projected rows by
+    a product with it; see `patch_directions`."""
     source: Halves | None = None
     """The rows of the tap, if patches are rows of it; `grams` is then empty."""
 
@@ -65,7 +68,7 @@ class PatchMoments:
     def emptied(self) -> PatchMoments:
         """Return moments of no rows, relative to the same origin and in the same basis."""
         grams, totals = torch.zeros_like(self.grams), torch.zeros_like(self.totals)
-        return PatchMoments(grams, totals, [0, 0], self.origin, self.basis)
+        return PatchMoments(grams, totals, [0, 0], self.origin, self.basis, self.dual)
 
     def merge(self, other: PatchMoments) -> None:
         """Add the rows of other moments with the same origin and basis."""

@@ -5,8 +5,8 @@ module runs with fewer channels. So all spaces are shrunk at once: first on tens
 which is fast and decides which integer attributes have to change, then with values, by the
 projection identity. A failure is traced to a module, and its spaces are frozen with the reason.
 
-If the model repeats blocks, this happens on a shorter copy. The whole model is then shrunk once to
-confirm it, and tried as it is if that fails.
+If a model of many operators repeats blocks, this happens on a shorter copy. The whole model is then
+shrunk once to confirm it, and tried as it is if that fails.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from interpress.dryrun.values import ValueTrial
 from interpress.spaces.from_program import spaces_of
 from interpress.spaces.spaces import Spaces
 
+_FEW_OPERATORS = 400
+"""A model of fewer operators is tried as it is: that takes less time than capturing a shorter copy
+of it (on ResNet-56 with 265 operators, 0.4 s instead of 0.8 s)."""
+
 
 def settle(spaces: Spaces) -> Spaces:
     """Return the spaces with those frozen that the model's code cannot shrink.
@@ -26,7 +30,8 @@ def settle(spaces: Spaces) -> Spaces:
     The result also records which size each integer attribute follows (`choices`).
     """
     kept = 1 if spaces.program.weight_bytes > LARGE else KEPT
-    usable = spaces.shrinkable and spaces.trace.finite
+    many = sum(1 for _ in spaces.program.operators()) >= _FEW_OPERATORS
+    usable = spaces.shrinkable and spaces.trace.finite and many
     shortened = shorten(spaces.program, kept) if usable else None
     if shortened is not None:
         before = spaces_of(shortened.program)

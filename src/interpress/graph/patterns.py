@@ -71,6 +71,16 @@ def batch_norm_after(
     return BatchNorm(user, scale, shift if bias is None else shift + parameters[bias], mean)
 
 
+def scaled_by_norm(
+    program: Program, node: fx.Node, parameters: Mapping[str, Tensor], weight: Tensor
+) -> Tensor:
+    """Return the weight of a node (outputs, ...), scaled as the batch norm after it scales them."""
+    norm = batch_norm_after(program, node, parameters)
+    if norm is None:
+        return weight
+    return weight * norm.scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
+
+
 def epilogue_of(program: Program, node: fx.Node, parameters: Mapping[str, Tensor]) -> Epilogue:
     """Return the epilogue of a node. It ends where a value has more than one user."""
     norm = batch_norm_after(program, node, parameters)

@@ -22,6 +22,7 @@ from interpress.linalg.condition import well_conditioned_count
 from interpress.linalg.factor import upper_gram
 from interpress.linalg.interpolation import Interpolation, interpolation_matrix
 from interpress.linalg.precision import LARGEST, SMALLEST
+from interpress.linalg.threads import single_threaded_torch
 from interpress.linalg.triangular import solve_upper
 
 # With fewer columns, the ordering of all columns takes about as long.
@@ -46,11 +47,12 @@ def interpolation_at_rank(A: Tensor, k: int) -> Interpolation | None:
     rows, n = A.shape
     if A.device.type != "cpu" or n < _FEWEST_COLUMNS or not n <= rows <= _MOST_ROWS or k == 0:
         return None
-    picked = _pick_columns(A.contiguous(), k)
-    if picked is None:
-        return None
-    kept, dropped, coefficients = picked
-    T = interpolation_matrix(kept, dropped, coefficients)
+    with single_threaded_torch(n):
+        picked = _pick_columns(A.contiguous(), k)
+        if picked is None:
+            return None
+        kept, dropped, coefficients = picked
+        T = interpolation_matrix(kept, dropped, coefficients)
     # a copy, because the caller may change A before the errors are read
     return Interpolation(kept, T, partial(_residual, A.clone(), *picked))
 

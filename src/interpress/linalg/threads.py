@@ -1,8 +1,8 @@
-"""A limit on the threads of SciPy, which otherwise slow torch down.
+"""Limits on the threads of SciPy and torch, which otherwise slow each other down.
 
 SciPy and torch each have a thread pool. The worker threads of SciPy's OpenBLAS spin for a while
 after their work is done. On a machine with few cores, torch then waits for them after every SciPy
-factorisation.
+factorisation. Waking a pool takes milliseconds, in which one thread factors a small matrix.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from contextlib import contextmanager
 from functools import cache
 from threading import Lock
 
+import torch
 from threadpoolctl import ThreadpoolController
 
 # Columns up to which SciPy gets one thread. A larger factorisation gains more from the threads of
 # SciPy than torch loses afterwards.
 LARGEST_SINGLE_THREADED = 2048
-# The limit applies to the whole process. Two overlapping limits would restore each other's value.
+LARGEST_IN_ONE_THREAD = 1024
+"""Columns up to which a whole decomposition runs in one thread, its matrix products included."""
+# The limits apply to the whole process. Two overlapping limits would restore each other's value.
 _LIMIT_LOCK = Lock()
+_TORCH_LIMIT_LOCK = Lock()
 
 
 @contextmanager
@@ -29,6 +33,21 @@ def single_threaded_scipy(n: int) -> Iterator[None]:
         return
     with _LIMIT_LOCK, _openblas_pools().limit(limits=1):
         yield
+
+
+@contextmanager
+def single_threaded_torch(n: int) -> Iterator[None]:
+    """Limit torch to one thread while it works on a matrix of n columns, unless n is large."""
+    if n > LARGEST_IN_ONE_THREAD:
+        yield
+        return
+    with _TORCH_LIMIT_LOCK:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
 
 
 @cache

@@ -29,7 +29,7 @@ _MEMORY = 1.0  # GiB that the refit may hold, unless the user says
 _MEMORY_FOR_TOKENS = 4.0  # the same for language models, which gain by every text
 _SHARE_FOR_VALUES = 0.8  # of the memory for activations; the rest is for sampled rows
 _FEWEST_EXAMPLES = 16  # in a refit, whatever the memory
-_EXAMPLES_PER_BATCH = 200  # in a refit, at most
+_EXAMPLES_PER_BATCH = 100  # in a refit, at most; on a CPU larger batches are not faster
 
 
 def build(

@@ -11,7 +11,7 @@ from torch import Tensor
 from interpress.calibration.halves import Halves
 from interpress.calibration.sensitivity import Sensitivity
 from interpress.calibration.statistics import PatchMoments, Statistics
-from interpress.graph.patterns import arguments_of, batch_norm_after
+from interpress.graph.patterns import arguments_of, batch_norm_after, scaled_by_norm
 from interpress.linalg.elimination import Consumer
 from interpress.linalg.precision import exact_dtype
 from interpress.selection.units import columns_by_unit
@@ -89,9 +89,7 @@ def patch_consumer(
     weight = parameters[absorber.weight]
     if absorber.dim == 0:  # a linear layer with a weight of shape (in, out)
         weight, absorber = weight.T, replace(absorber, dim=1)
-    norm = batch_norm_after(spaces.program, node, parameters)
-    if norm is not None:
-        weight = weight * norm.scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
+    weight = scaled_by_norm(spaces.program, node, parameters, weight)
     moments = statistics.moments.get(tap.name)
     if moments is None:
         blocks = columns_by_unit(units, count)
@@ -105,7 +103,8 @@ def patch_consumer(
     if tap.name in statistics.sensitivities:
         metric = statistics.sensitivities[tap.name].metric(W.device).to(W)
         W, variance = torch.linalg.cholesky(metric).mT @ W, 1.0  # the error is a divergence
-    has_bias = norm is not None or arguments_of(node).get("bias") is not None
+    has_norm = batch_norm_after(spaces.program, node, parameters) is not None
+    has_bias = has_norm or arguments_of(node).get("bias") is not None
     G = moments.moments(centred=has_bias)
     if not bool(G.isfinite().all()):  # activations too large to square in float32
         return None
@@ -121,10 +120,10 @@ def patch_consumer(
 
 def _projected(W: Tensor, moments: PatchMoments) -> Tensor:
     """Return the weights in the basis that large patches were measured in."""
-    if moments.basis is None:
+    if moments.dual is None:
         return W
-    by_channel = W.reshape(len(W), *moments.basis.shape[:2])
-    return torch.einsum("ock,ckp->ocp", by_channel, moments.basis.to(W)).flatten(1)
+    by_channel = W.reshape(len(W), *moments.dual.shape[:2])
+    return torch.einsum("ock,ckp->ocp", by_channel, moments.dual.to(W)).flatten(1)
 
 
 def _channel_consumer(

@@ -35,6 +35,8 @@ def to_record(statistics: Statistics) -> tuple[dict[str, Tensor], Record]:
             tensors[f"sums:{name}"] = patches.totals
         if patches.basis is not None:
             tensors[f"basis:{name}"] = patches.basis
+        if patches.dual is not None:
+            tensors[f"dual:{name}"] = patches.dual
         moments[name] = patches.rows
     for name, sensitivity in statistics.sensitivities.items():
         tensors[f"sensitivity:{name}"] = sensitivity.root
@@ -79,7 +81,8 @@ def from_record(tensors: dict[str, Tensor], record: Record, device: torch.device
             moments[name] = PatchMoments.of_rows(halves[name])
         else:
             grams, totals = need("patches", name), need("sums", name)
-            moments[name] = PatchMoments(grams, totals, list(rows), origin, read("basis", name))
+            basis, dual = read("basis", name), read("dual", name)
+            moments[name] = PatchMoments(grams, totals, list(rows), origin, basis, dual)
     top_classes = None
     if "classes" in tensors:
         top_classes = TopClasses(tensors["classes"], tensors["probabilities"])
