@@ -19,7 +19,7 @@ from torch.export.graph_signature import InputKind
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from interpress.errors import ArgumentError, CaptureError
+from interpress.errors import ArgumentError, CaptureError, InterpressError
 from interpress.graph.capturable_part import advice, without_printed_graphs
 from interpress.graph.composite_operators import as_composite
 from interpress.graph.example import Example
@@ -139,6 +139,24 @@ def _at_least_two_examples(model: nn.Module, example: Example) -> Example:
 
 
 def _export(model: nn.Module, example: Example) -> ExportedProgram:
+    exported = _attempt(model, example)
+    if isinstance(exported, ExportedProgram):
+        return exported
+    raise CaptureError(
+        f"torch.export could not capture {type(model).__name__}: {first_line(exported)}. "
+        + advice(model, example, exported, _can_export)
+    ) from exported
+
+
+def _can_export(model: nn.Module, example: Example) -> bool:
+    try:
+        return bool(example.tensors()) and isinstance(_attempt(model, example), ExportedProgram)
+    except InterpressError:
+        return False
+
+
+def _attempt(model: nn.Module, example: Example) -> ExportedProgram | Exception:
+    """Return the exported program, or why there is none."""
     try:
         with evaluation(model):
             register_outputs(example.call(model))
@@ -156,10 +174,7 @@ def _export(model: nn.Module, example: Example) -> ExportedProgram:
                     return export(stepped, args, kwargs, strict=False, **options)
         except Exception as problem:  # torch.export raises many types
             problems.append(problem)
-    raise CaptureError(
-        f"torch.export could not capture {type(model).__name__}: {first_line(problems[-1])}. "
-        + advice(model, problems[-1])
-    ) from problems[-1]
+    return problems[-1]
 
 
 def _on_one_device(model: nn.Module, example: Example) -> tuple[nn.Module, Example]:
