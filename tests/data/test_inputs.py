@@ -14,6 +14,7 @@ from interpress import ArgumentError, DataError
 from interpress.data.inputs import (
     LABELS,
     as_example,
+    is_list_of_images,
     plain_batch,
     record_inputs,
     required_inputs,
@@ -106,3 +107,39 @@ def test_arrays_become_tensors_at_any_depth() -> None:
     assert torch.equal(batch["a"][0], torch.ones(2, dtype=torch.float64))
     assert torch.equal(batch["b"][0], torch.zeros(3, dtype=torch.float64))
     assert batch["b"][1] == "text"
+
+
+class Annotated(nn.Module):
+    def forward(self, images: list[Tensor]) -> list[Tensor]:
+        return images
+
+
+class Commented(nn.Module):
+    def forward(self, images, targets=None):  # type: ignore[no-untyped-def]
+        # type: (List[Tensor], Optional[List[Dict[str, Tensor]]]) -> List[Tensor]
+        return images
+
+
+class CommentedTensor(nn.Module):
+    def forward(self, images):  # type: ignore[no-untyped-def]
+        # type: (Tensor) -> List[Tensor]
+        return [images]
+
+
+@pytest.mark.parametrize(
+    ("model", "is_list"), [(Annotated(), True), (Commented(), True), (CommentedTensor(), False)]
+)
+def test_a_forward_says_that_it_takes_a_list_of_images(model: nn.Module, is_list: bool) -> None:
+    images = [torch.rand(3, 4, 5), torch.rand(3, 6, 5)]
+    (found,) = as_example(images, model).args
+    assert isinstance(found, list) == is_list
+    assert found == images if is_list else torch.equal(found, images[0])
+
+
+def test_a_list_of_images_has_nothing_but_images() -> None:
+    images = (torch.rand(3, 4, 5), torch.rand(3, 6, 5))
+    assert is_list_of_images(images)
+    assert not is_list_of_images([])
+    assert not is_list_of_images(torch.rand(2, 3, 4, 5))
+    assert not is_list_of_images([*images, torch.zeros(2)])
+    assert not is_list_of_images([image.long() for image in images])

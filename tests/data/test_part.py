@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import interpress
 from interpress import ArgumentError, CaptureError, DataError, Method, SurgeryError
+from interpress.data.calibration_set import CalibrationSet
 from interpress.data.part import Part
 
 QUICK: dict[str, Any] = {"method": Method(allocation="marginal", refit=False), "progress": False}
@@ -87,6 +88,57 @@ def test_lists_of_images_with_targets_are_inputs_of_the_whole() -> None:
 def test_names_that_cannot_be_a_part(name: str, message: str) -> None:
     with pytest.raises(ArgumentError, match=message.replace("'", ".")):
         interpress.compress(detector(), batches(), part=name, flops=0.6, **QUICK)
+
+
+class Commented(Detector):
+    """Says in a comment what it takes, as code for TorchScript does."""
+
+    def forward(self, images, targets=None):  # type: ignore[no-untyped-def]
+        # type: (list[Tensor], Optional[list[dict[str, Tensor]]]) -> list[dict[str, Tensor]]
+        return super().forward(list(images))
+
+
+class Silent(Detector):
+    """Does not say what it takes; a single image would run too."""
+
+    def forward(self, images):  # type: ignore[no-untyped-def]
+        return super().forward(list(images))
+
+
+@pytest.mark.parametrize("kind", [Commented, Silent])
+def test_a_list_of_images_is_one_input_even_if_the_forward_has_no_annotation(
+    kind: type[Detector],
+) -> None:
+    torch.manual_seed(0)
+    model = kind().eval()
+    images = [list(x) for x in batches()]
+    expected = interpress.compress(detector(), batches(), part="backbone", flops=0.6, **QUICK)
+    result = interpress.compress(model, images, part="backbone", flops=0.6, **QUICK)
+    weights = result.model.state_dict()
+    assert all(torch.equal(weights[n], t) for n, t in expected.model.state_dict().items())
+    assert len(result.model(images[0])) == 5
+
+
+def test_two_inputs_that_look_like_images_are_not_a_list() -> None:
+    class TwoInputs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 8))
+
+        def forward(self, x, y):  # type: ignore[no-untyped-def]
+            return self.body(x + y)
+
+    x = torch.randn(20, 3, 6)
+    data = [(x[:10], x[:10] + 1), (x[10:], x[10:] + 1)]
+    result = interpress.compress(TwoInputs(), data, part="body", flops=0.6, **QUICK)
+    assert result.model(*data[0]).shape == (10, 3, 8)
+
+
+def test_images_are_counted_and_not_their_channels() -> None:
+    part = Part(detector(), "backbone")
+    data = [list(x) for x in batches()]  # four batches of five images with three channels
+    calibration = CalibrationSet(data, part.module, forward=part.forward)
+    assert calibration.expected_fit_examples() == 16
 
 
 def test_data_on_which_the_whole_does_not_run() -> None:

@@ -12,10 +12,12 @@ from interpress.dryrun.inputs import (
     last_of_every_cell,
     perturbed,
     random_interpolations,
+    scale_to_unit_variation,
     trial_kept,
     weights_of,
 )
 from interpress.graph.capture import capture
+from interpress.graph.example import Example
 from interpress.spaces.from_program import spaces_of
 from interpress.surgery.cut import Cut
 
@@ -55,6 +57,30 @@ def test_perturbed_weights_are_not_zero() -> None:
     assert not bool(model[0].weight.any())
     same = perturbed(model)
     assert torch.equal(same[0].weight, copy[0].weight)
+
+
+def test_scaled_weights_let_every_layer_depend_on_the_input() -> None:
+    torch.manual_seed(0)
+    shared = nn.Linear(6, 6)
+    layers = [nn.Linear(6, 6), shared, nn.ReLU(), shared, nn.Linear(6, 5), nn.Linear(5, 4)]
+    model = nn.Sequential(*layers)
+    with torch.no_grad():
+        for layer in (layers[0], layers[4], layers[5]):
+            layer.weight.mul_(1e-4)
+    x = torch.randn(8, 6)
+    bias = model[0].bias.clone()
+
+    def variation() -> float:
+        y = model(x).detach()
+        return float((y[1:] - y[:-1]).square().mean().sqrt())
+
+    assert variation() < 1e-10
+    scale_to_unit_variation(model, Example((x,)))
+    assert abs(variation() - 1) < 1e-3
+    assert torch.equal(model[0].bias, bias)
+    assert not model[0]._forward_hooks
+    scale_to_unit_variation(model, Example((x[:1],)))  # one example has no variation
+    assert abs(variation() - 1) < 1e-3
 
 
 def test_weights_of_a_space_are_those_of_all_roles() -> None:

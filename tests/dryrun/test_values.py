@@ -82,6 +82,59 @@ def test_small_activations_do_not_hide_mistakes(seed: int) -> None:
     assert "cannot be proved" in str(find_spaces(Small(), torch.randn(3, 6))["a"].frozen)
 
 
+class Deep(nn.Module):
+    """Many layers with small weights: with noise added, biases outweigh all that varies.
+
+    Layer 20 is divided by its width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 24), *(nn.Linear(24, 24) for _ in range(40))])
+        self.last = nn.Linear(24, 2)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.03)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for index, layer in enumerate(self.layers):
+            x = nn.functional.hardswish(layer(x))
+            if index == 20:
+                x = x / x.shape[-1]
+        return self.last(x)
+
+
+class Squeezed(nn.Module):
+    """An inverted residual with squeeze and excitation, as in MobileNetV3."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        wide = 2 * channels
+        self.expand = nn.Sequential(nn.Conv2d(channels, wide, 1, bias=False), nn.BatchNorm2d(wide))
+        self.spatial = nn.Conv2d(wide, wide, 3, padding=1, groups=wide)
+        self.squeeze, self.excite = nn.Conv2d(wide, channels, 1), nn.Conv2d(channels, wide, 1)
+        self.project = nn.Conv2d(wide, channels, 1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.spatial(nn.functional.hardswish(self.expand(x)))
+        pooled = nn.functional.adaptive_avg_pool2d(x, 1)
+        return self.project(x * nn.functional.hardsigmoid(self.excite(self.squeeze(pooled).relu())))
+
+
+def test_a_deep_network_that_hardly_depends_on_its_input_can_shrink() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), *(Squeezed(8) for _ in range(6)))
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            nn.init.normal_(parameter, std=0.03)
+    spaces = find_spaces(model, torch.rand(2, 3, 8, 8))
+    assert [space.name for space in spaces.frozen] == ["6.project"]  # it is the output
+
+
+def test_a_mistake_in_a_deep_network_is_noticed() -> None:
+    torch.manual_seed(0)
+    spaces = find_spaces(Deep(), torch.randn(4, 3))
+    assert [space.name for space in spaces.frozen] == ["layers.20", "last"]
+
+
 def test_attentions_with_a_stored_and_a_computed_scale() -> None:
     class Attention(nn.Module):
         def __init__(self, stored: bool) -> None:

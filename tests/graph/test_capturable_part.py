@@ -65,6 +65,66 @@ def test_the_advice_works() -> None:
     assert isinstance(result.model(images), list)
 
 
+class Proposes(nn.Module):
+    """A small backbone that does most of the work; its head has more weights, and drops boxes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3))
+        self.proposals, self.head = Keeps(), Head()
+        self.twice = nn.Conv2d(4, 4, 9, padding=4)
+
+    def forward(self, images: list[Tensor]) -> list[Tensor]:
+        maps = self.backbone(torch.stack(images))
+        maps = self.twice(self.twice(maps))
+        return [self.head(self.proposals(row)) for row in maps[:1]]
+
+
+class Keeps(nn.Module):
+    def forward(self, row: Tensor) -> Tensor:
+        kept = row[:, :2, :2].flatten(1).T
+        kept = kept[kept[:, 0] > kept[:, 0].mean()]
+        return kept[: 3 if len(kept) > 2 else 1]  # never as many as there are images
+
+
+class Head(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 400), nn.ReLU(), nn.Linear(400, 400))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        scores = self.layers(rows)
+        return scores[scores[:, 0] > 0] if scores.sum() > 0 else scores
+
+
+def test_the_part_has_the_most_flops_and_not_the_most_weights() -> None:
+    with pytest.raises(CaptureError, match="part='backbone'"):
+        find_spaces(Proposes(), ([*torch.randn(2, 3, 24, 24)],))
+
+
+def test_the_part_gets_one_row_per_example() -> None:
+    images = [*torch.randn(2, 3, 9, 9)]  # so small that the head has the most FLOPs
+    with pytest.raises(CaptureError, match="part='backbone'"):
+        find_spaces(Proposes(), (images,))
+
+
+def test_a_part_that_cannot_be_captured_is_not_proposed() -> None:
+    class Outer(nn.Module):
+        """The capture fails before the larger part, which cannot be captured either."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.small, self.large = nn.Linear(8, 8), Head()
+            self.large.layers[0] = nn.Linear(8, 400)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.small(x)
+            return self.large(y if y.sum() > 0 else -y)
+
+    with pytest.raises(CaptureError, match=r"part='large\.layers'"):
+        find_spaces(Outer(), torch.randn(4, 8))
+
+
 class Bare(nn.Module):
     def __init__(self) -> None:
         super().__init__()

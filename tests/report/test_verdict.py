@@ -193,6 +193,11 @@ def test_other_outputs_count(record: dict[str, Any]) -> None:
     record["evaluation"]["others"] = [box, {"name": "count", "error": None, "equal": 0.97}]
     assert failed(record) == []
     top = sections_of(page_of(record))["verdict"]
+    assert "in the output" not in top  # of a plan that does not name it
+    record["evaluation"]["output"] = "scores"
+    top = sections_of(page_of(record))["verdict"]
+    assert "Their decisions in the output scores were compared" in top
+    assert "decisions in the output scores changed" in top
     assert "Of the 2 other outputs, box changed most: by 4.0 %" in top
     box["error"] = 0.5
     rule = "No other output changed by more than 5\xa0%."

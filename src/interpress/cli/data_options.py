@@ -13,6 +13,8 @@ import typer
 from interpress.errors import ArgumentError
 from interpress.registry import Registry
 
+DEFAULT_LIMIT = 1000
+"""Examples that are used where `--limit` is not given."""
 _LARGEST_SIZE = 8192  # pixels; a larger --size is a typing error and would fill the memory
 
 _suffixes = ", ".join(
@@ -112,7 +114,9 @@ class DataOptions:
             show_default=False,
         ),
     ] = None
-    limit: Annotated[int, _data(help="Number of examples, drawn at random; 0 for all.")] = 1000
+    limit: Annotated[int, _data(help="Number of examples, drawn at random; 0 for all.")] = (
+        DEFAULT_LIMIT
+    )
     batch: Annotated[int, _data(help="Examples per batch.")] = 100
     seed: Annotated[int, _data(help="Random seed. The same seed gives the same result.")] = 0
 

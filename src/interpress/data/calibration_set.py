@@ -187,7 +187,7 @@ class CalibrationSet:
 
         If the source does not say, its first examples are read and counted.
         """
-        count = count_examples(self._source)
+        count = self._count_of_list() or count_examples(self._source)
         if count is None:
             count = 0
             for number, raw in enumerate(self.raw()):
@@ -195,6 +195,15 @@ class CalibrationSet:
                 if count >= _COUNTED:
                     break
         return max(1, count * (HOLD_EVERY - 1) // HOLD_EVERY if self.holds_out else count)
+
+    def _count_of_list(self) -> int | None:
+        """Return about how many examples a list of batches has that `forward` turns into inputs.
+
+        A batch may be a list of images, whose first dim does not say how many there are.
+        """
+        if self._forward is None or not isinstance(self._source, list) or not self._source:
+            return None
+        return len(self._source) * batch_size(self.convert(self._source[0]))
 
     def count(self, part: Part = "all") -> int:
         """Read the data and return how many examples a part has."""

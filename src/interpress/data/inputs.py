@@ -17,6 +17,8 @@ from interpress.graph.example import Example
 Forward = Callable[[nn.Module, Any], Any]
 """A user's function that calls the model on one batch."""
 _LIST_OF_TENSORS = r"(?:typing\.|collections\.abc\.)?(?:list|sequence)\[(?:torch\.)?tensor\]"
+_TYPE_COMMENT = re.compile(rf"^\s*#\s*type:\s*\({_LIST_OF_TENSORS}\s*[,)]", re.IGNORECASE | re.M)
+"""A type comment of a function whose first input is a list of tensors."""
 
 LABELS = ("label", "labels", "label_ids", "target", "targets", "start_positions", "end_positions")
 """Keys of a batch that hold labels, which are never passed to the model."""
@@ -32,7 +34,7 @@ def as_example(batch: Any, model: nn.Module, number: int = 0) -> Example:
     if isinstance(batch, Mapping):
         return Example((), _accepted(batch, model, number))
     if isinstance(batch, tuple | list) and batch:
-        if _takes_list_of_images(model) and all(_is_image(entry) for entry in batch):
+        if _takes_list_of_images(model) and is_list_of_images(batch):
             return Example((list(batch),))
         if isinstance(batch[0], Mapping):
             return as_example(batch[0], model, number)
@@ -56,11 +58,28 @@ def _takes_list_of_images(model: nn.Module) -> bool:
     except Exception:  # names that only a type checker can see
         hints = getattr(model.forward, "__annotations__", {})
     first = next(iter(_parameters(model)), "")
-    return bool(re.fullmatch(_LIST_OF_TENSORS, str(hints.get(first, "")), re.IGNORECASE))
+    if first not in hints:
+        return bool(_TYPE_COMMENT.search(_source_of(model.forward)))
+    return bool(re.fullmatch(_LIST_OF_TENSORS, str(hints[first]), re.IGNORECASE))
 
 
-def _is_image(entry: Any) -> bool:
-    return isinstance(entry, Tensor) and entry.ndim == 3 and entry.is_floating_point()
+def _source_of(function: Callable[..., Any]) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):  # code without a file
+        return ""
+
+
+def is_list_of_images(batch: Any) -> bool:
+    """Return whether a batch may be one input: a list of images, each (channels, height, width)."""
+    return (
+        isinstance(batch, tuple | list)
+        and bool(batch)
+        and all(
+            isinstance(entry, Tensor) and entry.ndim == 3 and entry.is_floating_point()
+            for entry in batch
+        )
+    )
 
 
 def _accepted(batch: Mapping[str, Any], model: nn.Module, number: int) -> dict[str, Any]:

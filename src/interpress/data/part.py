@@ -17,7 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from interpress.data.inputs import Forward, RecordedInputs, as_example, record_inputs
+from interpress.data.inputs import (
+    Forward,
+    RecordedInputs,
+    as_example,
+    is_list_of_images,
+    plain_batch,
+    record_inputs,
+)
 from interpress.errors import ArgumentError, DataError, InterpressError, SurgeryError
 from interpress.graph.example import Example
 from interpress.graph.model_state import evaluation
@@ -104,8 +111,26 @@ class Part:
         with evaluation(model), torch.no_grad():
             if self.whole_forward is not None:
                 self.whole_forward(model, batch)
-            else:
+            elif not self._runs_on_list(model, batch):
                 self._to_whole(as_example(batch, model)).call(model)
+
+    def _runs_on_list(self, model: nn.Module, batch: Any) -> bool:
+        """Run the whole on a list of images as one input; return whether the part was reached.
+
+        The forward of a detector may not say that it takes a list.
+        """
+        batch = plain_batch(batch)
+        if not is_list_of_images(batch):
+            return False
+        with self._counted(model) as calls:
+            try:
+                self._to_whole(Example((list(batch),))).call(model)
+            except RecordedInputs:
+                raise
+            except Exception:
+                if calls:
+                    raise
+        return bool(calls)
 
     def _to_whole(self, example: Example) -> Example:
         """Return inputs on the device and in the dtype of the whole."""
@@ -125,10 +150,11 @@ class Part:
         )
 
     @contextmanager
-    def _counted(self) -> Iterator[list[None]]:
-        """Count the calls of the part: one entry each."""
+    def _counted(self, whole: nn.Module | None = None) -> Iterator[list[None]]:
+        """Count the calls of the part, in the whole or in a copy of it: one entry each."""
         calls: list[None] = []
-        handle = self.module.register_forward_pre_hook(lambda *_: calls.append(None))
+        part = (self.whole if whole is None else whole).get_submodule(self.name)
+        handle = part.register_forward_pre_hook(lambda *_: calls.append(None))
         try:
             yield calls
         finally:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
+from interpress.graph.example import Example
+from interpress.graph.model_state import evaluation
 from interpress.spaces.channel_space import ChannelSpace
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
@@ -92,6 +96,41 @@ def perturbed(model: nn.Module, names: Collection[str] | None = None, seed: int 
                 scale = max(0.1 * rms, 0.5 * fan_in**-0.5)
                 parameter.add_((scale * noise).to(parameter))
     return copy
+
+
+def scale_to_unit_variation(model: nn.Module, example: Example) -> None:
+    """Scale the weights of linear layers and convolutions until their outputs vary by about 1.
+
+    The variation is that over the batch. Without this, a deep network with perturbed weights may
+    hardly depend on its input: its outputs are constants, next to which what depends on the input
+    is as small as rounding. The weights are changed in place.
+    """
+    scaled: dict[int, tuple[nn.Parameter, Tensor]] = {}
+
+    def scale(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+        weight = module.get_parameter("weight")
+        if id(weight) in scaled or len(output) < 2:
+            return None
+        variation = float((output[1:] - output[:-1]).double().square().mean().sqrt())
+        factor = 1 / variation if 0 < variation < float("inf") else 1.0
+        weight.mul_(factor)
+        scaled[id(weight)] = weight, weight.detach().clone()
+        return module.forward(*args, **kwargs)
+
+    handles = [
+        module.register_forward_hook(scale, with_kwargs=True)
+        for module in model.modules()
+        if isinstance(module, nn.Linear | _ConvNd)
+    ]
+    try:
+        with evaluation(model), torch.no_grad():  # it may restore the weights
+            example.call(model)
+    finally:
+        for handle in handles:
+            handle.remove()
+    with torch.no_grad():
+        for weight, values in scaled.values():
+            weight.copy_(values)
 
 
 def weights_of(space: ChannelSpace) -> tuple[str, ...]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from dataclasses import replace
 
 from interpress.dryrun.fake_run import first_line
-from interpress.dryrun.inputs import perturbed, random_interpolations, trial_kept
+from interpress.dryrun.inputs import (
+    perturbed,
+    random_interpolations,
+    scale_to_unit_variation,
+    trial_kept,
+)
 from interpress.dryrun.shapes import ShapeTrial
 from interpress.errors import DataError
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
-from interpress.surgery.projection_identity import Proof, prove
+from interpress.surgery.projection_identity import Proof, fixed_seed, prove
 from interpress.surgery.weights import shrunk_copy
 
 
@@ -40,8 +46,12 @@ class ValueTrial:
         return not names or self._holds(names)
 
     def _perturb(self) -> None:
+        """Replace the weights by random ones with which every layer depends on the input."""
         program = self.spaces.program
-        self.spaces = replace(self.spaces, program=replace(program, model=perturbed(program.model)))
+        model = perturbed(program.model)
+        with contextlib.suppress(Exception), fixed_seed():  # the model's code may raise anything
+            scale_to_unit_variation(model, program.example)
+        self.spaces = replace(self.spaces, program=replace(program, model=model))
 
     def _settled(self) -> Spaces:
         names = [space.name for space in self.spaces.shrinkable]

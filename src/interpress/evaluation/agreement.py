@@ -17,9 +17,9 @@ from interpress.evaluation.output_meaning import AUTO, Output, OutputMeaning, fi
 from interpress.evaluation.outputs import flatten_output
 from interpress.evaluation.tally import Agreement, Tally
 from interpress.formats.network_formats import as_network
-from interpress.graph.capture import check_has_values
 from interpress.graph.example import Example
 from interpress.graph.misfit import explained
+from interpress.graph.model_checks import check_has_values
 from interpress.graph.model_state import evaluation, untouched, unwrap
 from interpress.progress import display
 

@@ -1,4 +1,4 @@
-"""Files that were exported for one example are read for any number of them, where that is right."""
+"""Files that were exported for one batch size are read for any, where that is right."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from interpress.onnx_files.source import source_of
 
 
 def without_fixed_batch(exact: fx.GraphModule, flexible: fx.GraphModule) -> fx.GraphModule:
-    """Return the flexible network if it treats two examples as the exact one treats each of them.
+    """Return the flexible network if it treats two batches as the exact one treats each of them.
 
-    Both are of one file, and differ only if the file says a batch size of one.
+    Both are of one file, which says a batch size. They differ only if operators say it too.
     """
     if exact.code == flexible.code:
         return exact
@@ -31,7 +31,7 @@ def without_fixed_batch(exact: fx.GraphModule, flexible: fx.GraphModule) -> fx.G
 def measured_shapes(
     network: fx.GraphModule, nodes: Mapping[str, str]
 ) -> dict[str, tuple[int, ...]] | None:
-    """Return the shapes of the values of a file for one example, or None if it does not run.
+    """Return the shapes of the values of a file for its batch size, or None if it does not run.
 
     `nodes` are the nodes of the network that compute the values.
     """
@@ -50,7 +50,7 @@ def measured_shapes(
 
 
 def _inputs(network: fx.GraphModule) -> list[list[Tensor]] | None:
-    """Return two random examples; None if a shape is not known."""
+    """Return two random batches of the size that the file says; None if a shape is not known."""
     source = source_of(network)
     assert source is not None
     generator = torch.Generator().manual_seed(0)
@@ -59,7 +59,7 @@ def _inputs(network: fx.GraphModule) -> list[list[Tensor]] | None:
     for name in source.inputs.values():
         kind: Any = values[name]
         shape = [dim.dim_value for dim in kind.shape.dim]
-        if not shape or shape[0] != 1 or min(shape) < 1:
+        if not shape or shape[0] != source.fixed_batch or min(shape) < 1:
             return None
         for example in examples:
             random = torch.rand(shape, generator=generator)

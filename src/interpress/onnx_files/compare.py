@@ -18,7 +18,7 @@ from interpress.graph.example import Example
 from interpress.graph.model_state import output_tensors
 from interpress.onnx_files.library import has_onnx_runtime
 from interpress.onnx_files.run import Array, Session
-from interpress.onnx_files.source import source_of
+from interpress.onnx_files.source import OnnxFile, source_of
 from interpress.onnx_files.write import smaller_proto
 from interpress.tables.text_table import counted
 
@@ -68,27 +68,47 @@ def check_reading(network: nn.Module, example: Example) -> float | None:
     file = source_of(network)
     if file is None or not isinstance(network, fx.GraphModule) or not has_onnx_runtime():
         return None
+    batch = file.fixed_batch
+    count = len(example.tensors()[0])
+    other = example  # another number of examples than the file says
+    if batch == count:
+        other = example.map(lambda tensor: torch.cat([tensor, tensor[:1]]))
     try:
-        outputs = _outputs(network, example)
-        if file.fixed_batch and len(example.tensors()[0]) == 1:
-            _outputs(network, example.map(lambda tensor: torch.cat([tensor, tensor])))
+        _outputs(network, other)
     except Exception as failure:
         Session(file.proto, file).run(example)  # raises if the file does not take such examples
-        if not file.fixed_batch:
+        if batch is None:
             raise
-        raise CaptureError(
-            f"{file.name} takes one example at a time, and its operators do not allow more; export "
-            "it with a dynamic batch"
-        ) from failure
-    actual = Session(file.proto, file).run(example)
-    error, limit = relative_error(outputs, actual), _limit(network, example, outputs)
+        raise _only_for(batch, file.name) from failure
+    error, limit = _reading_error(network, file, other)
     if not error <= limit:
+        if batch is not None:
+            of_file = torch.arange(batch).clamp(max=count - 1)
+            alone, allowed = _reading_error(network, file, example.map(lambda t: t[of_file]))
+            if alone <= allowed:
+                raise _only_for(batch, file.name)
         raise CaptureError(
             f"{file.name} was not read right: its outputs in ONNX Runtime and in PyTorch differ by "
             f"{error:.1g} of their size, and rounding explains {limit:.1g}; please report the "
             "file, and compress the PyTorch network that it was exported from"
         )
     return error
+
+
+def _reading_error(
+    network: fx.GraphModule, file: OnnxFile, example: Example
+) -> tuple[float, float]:
+    """Return the relative error of a network that was read, and what rounding explains."""
+    outputs, expected = _outputs(network, example), Session(file.proto, file).run(example)
+    return relative_error(outputs, expected), _limit(network, example, outputs)
+
+
+def _only_for(batch: int, name: str) -> CaptureError:
+    examples, other = ("one example", "more") if batch == 1 else (f"{batch} examples", "others")
+    return CaptureError(
+        f"{name} takes {examples} at a time, and its operators do not allow {other}; export it "
+        "with a dynamic batch"
+    )
 
 
 def compare_files(original: nn.Module, smaller: nn.Module, example: Example) -> OnnxReport | None:

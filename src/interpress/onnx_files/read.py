@@ -37,12 +37,12 @@ def read_onnx(file: str | os.PathLike[str] | Any) -> fx.GraphModule:
     _check(proto, name)
     network, nodes = _read(proto, name)
     source = source_of(network)
-    if source is None or not source.fixed_batch:
+    if source is None or source.fixed_batch is None:
         return network
     shapes = measured_shapes(network, nodes)
     if shapes is None:
         return network
-    flexible, _ = _read(proto, name, shapes)
+    flexible, _ = _read(proto, name, shapes, source.fixed_batch)
     return without_fixed_batch(network, flexible)
 
 
@@ -85,14 +85,17 @@ def _check(proto: Any, name: str) -> None:
 
 
 def _read(
-    proto: Any, name: str, shapes: Mapping[str, tuple[int, ...]] | None = None
+    proto: Any,
+    name: str,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    batch: int | None = None,
 ) -> tuple[fx.GraphModule, dict[str, str]]:
     """Return the network, and which of its nodes computes which value of the file.
 
-    `shapes` are those of the values for one example; with them, a batch size of one is read as any
-    batch size.
+    `shapes` are those of the values for the batch size that the file says; with them, this size is
+    read as any batch size.
     """
-    reader = Reader(proto, shapes)
+    reader = Reader(proto, shapes, batch or 1)
     stored = {initializer.name for initializer in proto.graph.initializer}
     taken: set[str] = set()
     inputs: dict[str, str] = {}

@@ -49,8 +49,9 @@ class Reader:
     """The state while a file is read: the values by name, and the graph that is built."""
 
     def __init__(
-        self, proto: Any, one_example: Mapping[str, tuple[int, ...]] | None = None
+        self, proto: Any, shapes: Mapping[str, tuple[int, ...]] | None = None, batch: int = 1
     ) -> None:
+        """Prepare to read; with the shapes of the values for a batch size, any other is allowed."""
         self.proto = proto
         self.root = nn.Module()
         self.sizes: dict[tuple[str, Path], Place] = {}
@@ -58,8 +59,9 @@ class Reader:
         """Names of parameters and buffers, to names of values in the file."""
         self.unread: dict[int, Unread] = {}
         """Nodes that are not part of the network, by their index."""
-        self.flexible = one_example is not None
-        """Whether a batch size of one is read as any batch size."""
+        self.flexible = shapes is not None
+        """Whether the batch size of the file is read as any batch size."""
+        self._batch = batch
         self._tracer = _Tracer(self.sizes)
         self._tracer.root = self.root
         self.graph = self._tracer.graph = fx.Graph(tracer_cls=fx.Tracer)
@@ -68,7 +70,7 @@ class Reader:
         self._proxies: dict[tuple[str, int | None], fx.Proxy] = {}
         self.values: dict[str, Any] = {item.name: _tensor(item) for item in proto.graph.initializer}
         self._aliases: dict[str, str] = {}
-        self._known = Shapes(proto, one_example or {})
+        self._known = Shapes(proto, shapes or {})
         domains = {item.domain: item.version for item in proto.opset_import}
         self.opset = domains.get("", domains.get("ai.onnx", 1))
         self._uses = Counter(name for node in proto.graph.node for name in node.input)
@@ -168,7 +170,7 @@ class Reader:
         )
 
     def _with_free_batch(self, index: int, node: Any, inputs: list[Any]) -> list[Any]:
-        """Return the inputs of a node without the batch size of one that they say."""
+        """Return the inputs of a node without the batch size that they say."""
         if not self.flexible:
             return inputs
         if node.op_type == "Reshape" and len(inputs) == 2:
@@ -178,15 +180,15 @@ class Reader:
         return inputs
 
     def _with_free_shape(self, index: int, node: Any, inputs: list[Any]) -> list[Any]:
-        """Replace a leading 1 in the shape of a Reshape by the size of the batch.
+        """Replace the batch size of the file, such as a leading 1, in the shape of a Reshape.
 
-        Files that were exported for one example say 1 there.
+        The size of the batch that arrives takes its place.
         """
         x, shape = inputs
         known = self._known.shape(node.input[0])
         if not isinstance(shape, Tensor) or not isinstance(x, fx.Proxy) or not known:
             return inputs
-        if known[0] != 1 or shape.numel() < 2 or int(shape[0]) != 1:
+        if known[0] != self._batch or shape.numel() < 2 or int(shape[0]) != self._batch:
             return inputs
         places = (Place(index, 1, position) for position in range(shape.numel()))
         sizes = np.empty(shape.numel(), dtype=object)
@@ -196,10 +198,11 @@ class Reader:
         return [x, sizes]
 
     def _with_repeated_constants(self, index: int, node: Any, inputs: list[Any]) -> list[Any]:
-        """Repeat constants that are joined with an example, such as a class token."""
+        """Repeat constants that are joined with one example, such as a class token."""
         shapes = [self._known.shape(name) or () for name in node.input]
         axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
-        if any(axis in (0, -len(shape)) or shape[:1] != (1,) for shape in shapes):
+        is_first = any(axis in (0, -len(shape)) for shape in shapes)
+        if is_first or self._batch != 1 or any(shape[:1] != (1,) for shape in shapes):
             return inputs
         data = [value for value in inputs if isinstance(value, fx.Proxy) and self._is_data(value)]
         repeated = []

@@ -51,9 +51,10 @@ class Session:
                 f"ONNX Runtime cannot run {self._file.name} on the data ({line[:200]}); pass what "
                 "the file takes"
             ) from error
-        if len(parts) == 1:
+        if len(parts) == 1 and self._file.fixed_batch is None:
             return list(parts[0])
-        return [np.concatenate(values) for values in zip(*parts, strict=True)]
+        count, joined = len(example.tensors()[0]), zip(*parts, strict=True)
+        return [np.concatenate(values)[:count] for values in joined]
 
     def seconds(self, example: Example) -> float:
         """Return how long the file takes for these examples."""
@@ -64,17 +65,22 @@ class Session:
         return time.perf_counter() - start
 
     def _feeds(self, example: Example) -> list[dict[str, Array]]:
-        """Return the inputs by their names in the file, as often as it has to run."""
+        """Return the inputs by their names in the file, as often as it has to run.
+
+        If the file takes n examples at a time, the last batch is filled with the last example.
+        """
         arguments = dict(zip(self._file.inputs, example.args, strict=False)) | dict(example.kwargs)
         arrays = {
             self._file.inputs[argument]: tensor.detach().cpu().numpy()
             for argument, tensor in arguments.items()
             if self._file.inputs[argument] in self._names
         }
-        if not self._file.fixed_batch:
+        size = self._file.fixed_batch
+        if size is None:
             return [arrays]
         count = len(next(iter(arrays.values())))
-        return [{name: a[i : i + 1] for name, a in arrays.items()} for i in range(count)]
+        indices = np.minimum(np.arange(-(-count // size) * size), count - 1).reshape(-1, size)
+        return [{name: a[index] for name, a in arrays.items()} for index in indices]
 
 
 def _without_tail(proto: Any, file: OnnxFile) -> Any:

@@ -38,11 +38,17 @@ class OnnxFile:
         return self
 
     @property
-    def fixed_batch(self) -> bool:
-        """Whether the file says that it takes one example at a time."""
+    def fixed_batch(self) -> int | None:
+        """How many examples the file says that it takes at a time; None if any number.
+
+        It is the first dim of all inputs, or 1 if that is the first dim of one of them.
+        """
         values = {value.name: value.type.tensor_type for value in self.proto.graph.input}
         shapes = [values[name].shape.dim for name in self.inputs.values()]
-        return any(len(dims) > 0 and dims[0].dim_value == 1 for dims in shapes)
+        sizes = {dims[0].dim_value if len(dims) > 0 else 0 for dims in shapes}
+        if 1 in sizes:
+            return 1
+        return sizes.pop() or None if len(sizes) == 1 else None
 
 
 def attach(network: fx.GraphModule, file: OnnxFile) -> None:

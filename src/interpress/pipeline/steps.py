@@ -31,7 +31,7 @@ from interpress.dryrun.find import find_spaces
 from interpress.errors import ArgumentError
 from interpress.evaluation.output_meaning import OutputMeaning, find_meaning
 from interpress.files.checkpoint import Checkpoint
-from interpress.graph.capture import check_model
+from interpress.graph.model_checks import check_model
 from interpress.network.network import Network
 from interpress.parallel.processes import Processes
 from interpress.pipeline.identity import checkpoint_bytes, identity

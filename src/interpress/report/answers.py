@@ -88,8 +88,9 @@ def _how(facts: Facts) -> str:
         which = f"{term('held-out', f'{noun} held out')} from the calibration data"
     text = f"Both networks ran on {which}. "
     if judged["agreement"] is None:
-        return text + f"Their outputs were compared as numbers ({term('output-error')})."
-    text += f"Their decisions were compared ({term('agreement')})"
+        compared = f"Their outputs{_of(facts)} were compared as numbers"
+        return text + f"{compared} ({term('output-error')})."
+    text += f"Their decisions{_of(facts)} were compared ({term('agreement')})"
     if judged["decisions"] != judged["examples"]:
         text += f": {count(judged['decisions'])} of them"
     if facts.perplexity is not None:
@@ -106,14 +107,15 @@ def _changed(facts: Facts) -> str:
     if judged["agreement"] is None:
         error = judged["output_error"]
         differ = "by no finite number" if error is None else f"by <b>{percent(error)}</b>"
-        text = f"The outputs differ {differ} of their standard deviation."
+        text = f"The outputs{_of(facts)} differ {differ} of their standard deviation."
         return text + _others(facts) + _cheaper(facts)
     (low, high), share = judged["interval"], judged["agreement"]
     if judged["decisions"] == judged["examples"]:
         changed = round((1 - share) * judged["decisions"])
-        text = f"<b>{count(changed)} of {plural(judged['decisions'], 'decision')} changed</b>: "
+        of_all = plural(judged["decisions"], "decision")
+        text = f"<b>{count(changed)} of {of_all}{_of(facts)} changed</b>: "
     else:
-        text = f"<b>{percent(1 - share, 2)} of the decisions changed</b>: "
+        text = f"<b>{percent(1 - share, 2)} of the decisions{_of(facts)} changed</b>: "
     text += (
         f"{term('agreement')} {percent(share, 2)} ({term('interval')}: {percent(low, 2)} to "
         f"{percent(high, 2)})."
@@ -134,6 +136,11 @@ def _changed(facts: Facts) -> str:
             f"most {100 * (1 - share):.2f} points."
         )
     return text + _others(facts) + _cheaper(facts)
+
+
+def _of(facts: Facts) -> str:
+    """Return which output was judged, if there are several."""
+    return f" in the output <code>{escape(facts.output)}</code>" if facts.output else ""
 
 
 def _others(facts: Facts) -> str:

@@ -126,6 +126,12 @@ class Facts:
         return None if found is None else (float(found[0]), float(found[1]))
 
     @property
+    def output(self) -> str:
+        """The name of the output that was judged, if the network has several; else empty."""
+        judged = self.judged or {}
+        return str(judged.get("output") or "") if judged.get("others") else ""
+
+    @property
     def others(self) -> list[tuple[str, float | None]]:
         """The other outputs and how much each changed, the worst first; None is not finite.
 

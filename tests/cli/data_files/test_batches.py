@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from interpress.cli.data_files.batches import Batches
+from interpress.cli.data_files.batches import Batches, open_batches
 from interpress.cli.data_files.data_file import DataFile
 from interpress.cli.data_options import DataOptions
+from interpress.cli.model_options import ModelOptions
 
 
 class Numbers(DataFile):
@@ -72,3 +74,21 @@ def test_a_full_cache_reads_again(monkeypatch: pytest.MonkeyPatch) -> None:
     file, data = batches(limit=0, batch=8)
     assert torch.cat(list(data)).equal(torch.cat(list(data)))
     assert file.read == [*range(20), *range(8, 20)]  # the first batch is kept
+
+
+@pytest.mark.parametrize(
+    ("count", "limit", "is_said"),
+    [(1200, 1000, True), (1200, 0, False), (1200, 4, False), (1000, 1000, False)],
+)
+def test_a_note_says_that_examples_are_left_out(
+    count: int, limit: int, is_said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.npy"
+    np.save(path, np.zeros((count, 3), dtype=np.float32))
+    batches = open_batches(DataOptions(path, limit=limit), ModelOptions("nets.py:Net"))
+    assert batches.count == min(count, limit or count)
+    expected = (
+        f"note: 1,000 of the 1,200 examples of {path} are used, drawn at random; "
+        "--limit 0 uses all\n"
+    )
+    assert capsys.readouterr().err == (expected if is_said else "")

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from interpress.cli.data_files.data_file import DataFile
 from interpress.cli.data_files.registry import kind_of_file, open_data_file
-from interpress.cli.data_options import DataOptions
-from interpress.cli.failing import advise_if_misfit, warn
+from interpress.cli.data_options import DEFAULT_LIMIT, DataOptions
+from interpress.cli.failing import advise_if_misfit, note, warn
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.timm_models import PREFIX, prepared_like_timm
 from interpress.errors import DataError
@@ -38,7 +38,13 @@ def open_batches(
     advise_if_misfit(file.if_misfit)
     if network is not None:
         _check_names(data.path, file.input_names, network)
-    return Batches(file, data)
+    batches = Batches(file, data)
+    if data.limit == DEFAULT_LIMIT < file.count:
+        note(
+            f"{batches.count:,} of the {file.count:,} examples of {data.path} are used, drawn at "
+            "random; --limit 0 uses all"
+        )
+    return batches
 
 
 def _check_names(path: Path, names: Sequence[str], network: nn.Module) -> None:
