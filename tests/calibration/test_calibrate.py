@@ -91,7 +91,7 @@ def test_large_patches_are_measured_in_directions_that_keep_the_outputs(
     assert moments.grams.shape == (2, 32, 32)
     with torch.no_grad():
         patches = nn.functional.unfold(model[1](model[0](IMAGES)), 3).movedim(1, -1).flatten(0, 1)
-        weight = model[2].weight.flatten(2)  # (outputs, 8, 9)
+        weight = model[2].weight.detach().flatten(2)  # (outputs, 8, 9)
     by_channel = (patches - patches.mean(0)).reshape(-1, 8, 9).movedim(1, 0)  # (channels, rows, 9)
     whole = by_channel @ weight.permute(1, 2, 0)  # what every channel contributes to the outputs
     kept = by_channel @ moments.basis @ (weight.permute(1, 0, 2) @ moments.dual).mT

@@ -46,7 +46,7 @@ class Steps:
     """
 
     def __init__(self, network: nn.Module) -> None:
-        self._weights = [p for p in network.parameters() if p.requires_grad]
+        self._weights: list[Tensor] = [p for p in network.parameters() if p.requires_grad]
         self._sizes = [max(_root_mean_square(p), _SMALLEST_SIZE) for p in self._weights]
         self._copies = [
             p.detach().float() / size for p, size in zip(self._weights, self._sizes, strict=True)
