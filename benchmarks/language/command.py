@@ -111,6 +111,7 @@ class _Run:
         self.judged = windows(tokenizer, options.judge, options.windows, options.window)
         self.original = perplexity(self.model, self.judged)
         self._analysis: interpress.Analysis | None = None
+        self._spaces: interpress.Spaces | None = None
         self._neurons: list[Neurons] | None = None
         self._influences: list[float] | None = None
 
@@ -120,6 +121,16 @@ class _Run:
         if self._analysis is None:
             self._analysis = interpress.analyze(self.model, self.tokens)
         return self._analysis
+
+    @property
+    def spaces(self) -> interpress.Spaces:
+        """The channel spaces; baselines without a refit need no analysis."""
+        if self._spaces is None:
+            known = self._analysis
+            self._spaces = (
+                known.spaces if known else interpress.find_spaces(self.model, self.batches[0])
+            )
+        return self._spaces
 
     @property
     def batches(self) -> list[Tensor]:
@@ -147,7 +158,7 @@ class _Run:
         }  # fmt: skip
 
     def _drop_neurons(self, method: str, budget: float) -> tuple[nn.Module, float]:
-        spaces = self.analysis.spaces
+        spaces = self.spaces
         if self._neurons is None:
             self._neurons = measure_neurons(spaces, self.batches)
         meter, sizes = spaces.cost.meter("flops"), {n.space: len(n.U) for n in self._neurons}
