@@ -127,7 +127,11 @@ class WidthDependent(nn.Module):
         return self.b(x.relu() if self.a.out_features == 12 else x.clamp(min=0))
 
 
-def test_a_network_that_runs_other_operators_is_skipped() -> None:
+def test_a_network_that_runs_other_operators_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise IndexError("a size that does not follow the cut")
+
+    monkeypatch.setattr("interpress.refit.refit.resized_program", fails)
     torch.manual_seed(0)
     result, _, _ = refitted(WidthDependent(), torch.randn(60, 6), {"a": torch.arange(6)})
     assert result.weights == {}
@@ -181,14 +185,24 @@ def test_weights_stored_as_in_by_out_are_refitted() -> None:
     assert float((fitted_y - y).norm()) < 0.95 * float((cut_y - y).norm())
 
 
-def test_a_program_whose_constants_no_longer_fit_is_captured_again() -> None:
-    """GPT-2 splits query, key and value by a size that is a constant of its program."""
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_sizes_that_are_constants_of_the_program_follow_the_cut(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GPT-2 splits query, key and value by a constant; Llama repeats keys by one."""
     from tests.pretrained.models import build, texts
 
-    spaces = find_spaces(build("gpt2"), texts(4), progress=False)
-    space = next(space for space in spaces.shrinkable if space.heads)
-    smaller = shrink(spaces, {space.name: torch.arange(space.size - 1)})
-    program = program_of(smaller, spaces.program)
+    spaces = find_spaces(build(name), texts(4), progress=False)
+    space = next(s for s in spaces.shrinkable if s.heads and len(s.cells.unique()) == 1)
+    kept = torch.arange(space.size - space.step)
+    cut = Cut(spaces, {space.name: kept})
+    smaller = shrink(spaces, cut.kept)
+
+    def refused(*_: object) -> None:
+        raise AssertionError("the smaller network is captured")
+
+    monkeypatch.setattr("interpress.refit.refit.capture", refused)
+    program = program_of(cut, smaller)
     example = Example.of(texts(3, seed=1)).without_cache(smaller)
     (expected,) = output_tensors(smaller, example)
     (got,) = Executor(program).run(example)

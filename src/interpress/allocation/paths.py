@@ -73,21 +73,27 @@ def _widened(problem: Problem, widths: Widths, budget: float) -> Widths:
     widths = dict(widths)
     spent = problem.meter.total(widths)
     rank = {name: {w: i for i, w in enumerate(sizes)} for name, sizes in problem.allowed.items()}
-    while True:
-        best: tuple[float, str, int, float] | None = None
-        for name, width in widths.items():
-            index = rank[name][width]
-            if index == 0:
-                continue
-            wider = problem.allowed[name][index - 1]
-            cost = -problem.meter.saved(widths, name, wider)
-            if cost <= 0 or spent + cost > budget:
-                continue
+    options: dict[str, tuple[float, int, float]] = {}  # gain, wider width, cost
+
+    def consider(name: str) -> None:
+        options.pop(name, None)
+        index = rank[name][widths[name]]
+        if index == 0:
+            return
+        wider = problem.allowed[name][index - 1]
+        cost = -problem.meter.saved(widths, name, wider)
+        if cost > 0:
             losses = problem.losses[name]
-            gain = float(losses[width] - losses[wider]) / cost
-            if best is None or gain > best[0]:
-                best = (gain, name, wider, cost)
-        if best is None:
+            options[name] = float(losses[widths[name]] - losses[wider]) / cost, wider, cost
+
+    for name in widths:
+        consider(name)
+    while True:
+        affordable = [n for n in widths if n in options and spent + options[n][2] <= budget]
+        if not affordable:
             return widths
-        widths[best[1]] = best[2]
-        spent += best[3]
+        best = max(affordable, key=lambda name: options[name][0])
+        _, widths[best], cost = options[best]
+        spent += cost
+        for neighbour in problem.meter.neighbours(best) & set(widths):
+            consider(neighbour)

@@ -23,6 +23,10 @@ _FEW_OPERATORS = 400
 """A model of fewer operators is tried as it is: that takes less time than capturing a shorter copy
 of it (on ResNet-56 with 265 operators, 0.4 s instead of 0.8 s)."""
 
+_MOST_BYTES_CONFIRMED = 2**28
+"""Bytes of weights up to which the values of the whole model are tried, after those of a shorter
+copy: this takes a copy of the model, and in a model of 500 MB as long as capturing it."""
+
 
 def settle(spaces: Spaces) -> Spaces:
     """Return the spaces with those frozen that the model's code cannot shrink.
@@ -53,5 +57,5 @@ def _is_confirmed(spaces: Spaces) -> bool:
     that is finally built is compared with it, as every network is.
     """
     names = [space.name for space in spaces.shrinkable]
-    large = spaces.program.weight_bytes > LARGE
+    large = spaces.program.weight_bytes > _MOST_BYTES_CONFIRMED
     return ShapeTrial(spaces).runs(names) and (large or ValueTrial(spaces).holds(names))

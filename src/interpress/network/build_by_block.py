@@ -64,7 +64,7 @@ def build_by_block(
     than the original, so that the two have no blocks in common.
     """
     program, cut = study.spaces.program, Cut(study.spaces, plan.kept)
-    small = program_of(shrunk_copy(cut), program)
+    small = program_of(cut, shrunk_copy(cut))
     if not same_operators(program, small):
         return None
     builder = _Builder(study, method, cut, small, refit)

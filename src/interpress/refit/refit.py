@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -32,6 +32,7 @@ from interpress.refit.layer_pair import pairs_of, stretches
 from interpress.refit.side_by_side import SideBySide
 from interpress.refit.thin_layer import ThinLayer
 from interpress.surgery.cut import Cut
+from interpress.surgery.resized_program import resized_program
 
 _ROWS_PER_UNKNOWN = 8  # enough for a well-conditioned regression
 _ROWS_PER_EXAMPLE = 16  # at most: further positions of an example are highly correlated
@@ -68,7 +69,7 @@ def refit(
     as for `SideBySide`. `done` is called with the number of operators finished.
     """
     full = cut.spaces.program
-    small = program_of(smaller, full)
+    small = program_of(cut, smaller)
     if not same_operators(full, small):
         return RefitResult(skipped=OTHER_OPERATORS)
     walk = SideBySide(
@@ -106,19 +107,20 @@ def held_bytes(program: Program) -> int:
     return bytes_before(program, layers)
 
 
-def program_of(smaller: nn.Module, full: Program) -> Program:
+def program_of(cut: Cut, smaller: nn.Module) -> Program:
     """Return a program of the smaller network.
 
-    The original's program is reused if it gives the smaller network's outputs. It does unless sizes
-    are constants of the program; then the smaller network is captured.
+    The original's program with new sizes is used if it gives the smaller network's outputs. If it
+    does not, the smaller network is captured.
     """
-    reused = replace(full, model=smaller)
+    full = cut.spaces.program
     try:
+        reused = resized_program(cut, smaller)
         expected = output_tensors(smaller, full.example)
         got = Executor(reused).run(full.example, before=actual_groups)
         if all(torch.allclose(a, b, 1e-4, 1e-5) for a, b in zip(got, expected, strict=True)):
             return reused
-    except (RuntimeError, ValueError, IndexError, DataError):  # sizes are constants of the program
+    except (RuntimeError, ValueError, IndexError, DataError):  # sizes computed from other sizes
         pass
     return capture(smaller, full.example)
 

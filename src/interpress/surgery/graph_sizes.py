@@ -39,7 +39,7 @@ def set_integers(model: nn.Module, rewritten: Mapping[Origin, list[int]]) -> Non
         nodes = {node.name: node for node in module.graph.nodes}
         names = [name for owner, name in rewritten if owner == path and name in nodes]
         for name in names:
-            _write(nodes[name], rewritten[(path, name)])
+            set_integers_of(nodes[name], rewritten[(path, name)])
         if names:
             module.recompile()
 
@@ -69,7 +69,18 @@ def integers_of(node: fx.Node) -> list[int]:
     return found
 
 
-def _write(node: fx.Node, numbers: list[int]) -> None:
+def new_integers(op: Op, lengths: NewLengths) -> list[int] | None:
+    """Return the integers among the arguments of a captured operator after a cut.
+
+    None if none of them changes.
+    """
+    pairs = _pairs(op, lengths)[: len(integers_of(op.node))]
+    changes = any(before != after for before, after in pairs)
+    return [after for _, after in pairs] if changes else None
+
+
+def set_integers_of(node: fx.Node, numbers: list[int]) -> None:
+    """Replace the integers among a node's arguments, in order."""
     remaining = iter(numbers)
 
     def replaced(leaf: Any) -> Any:
