@@ -33,7 +33,10 @@ from interpress.spaces.taps import Site, Tap
 
 LARGEST_PATCH = 1536
 """Inputs per output of a consumer whose patches are measured. Of larger patches, only the main
-directions of every channel are measured, so that the Gram matrix stays this small."""
+directions of every channel are measured, so that the Gram matrix stays about this small."""
+_MOST_CHANNELS = 1024
+"""Channels up to which large patches are measured: at least two directions of every channel."""
+_FEWEST_DIRECTIONS = 2
 
 
 def calibrate(
@@ -171,7 +174,7 @@ class Collector:
         dense = self._consumers.get(tap.name)
         if not self._patches or dense is None or dense.groups > 1:
             return
-        if not _patches_are_rows(tap, dense) and 2 * dense.shape[1] <= LARGEST_PATCH:
+        if not _patches_are_rows(tap, dense) and dense.shape[1] <= _MOST_CHANNELS:
             self._add_patches(tap.name, dense, operand, scale)
 
     def after(self, node: fx.Node, value: Any) -> None:
@@ -250,7 +253,7 @@ class Collector:
         if dense.unknowns <= LARGEST_PATCH:
             return PatchMoments.empty(dense.unknowns, X.dtype, X.device)
         spaces, channels = self._spaces, dense.shape[1]
-        count = max(1, LARGEST_PATCH // channels)
+        count = max(_FEWEST_DIRECTIONS, LARGEST_PATCH // channels)
         parameters, node = spaces.program.parameters(), spaces.taps[name].sites[0].op.node
         W = scaled_by_norm(spaces.program, node, parameters, parameters[dense.weight])
         W = W.reshape(len(W), channels, -1)
