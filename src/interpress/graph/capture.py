@@ -28,6 +28,7 @@ from interpress.graph.model_checks import check_model
 from interpress.graph.model_state import evaluation, unwrap
 from interpress.graph.on_device import common_device
 from interpress.graph.program import Program
+from interpress.graph.symbolic_len import symbolic_len
 from interpress.graph.traced_nodes import restore_origins, with_steps
 
 _EXPORTING = threading.Lock()  # torch.export keeps state of the whole process while it runs
@@ -100,7 +101,7 @@ def _attempt(model: nn.Module, example: Example) -> ExportedProgram | Exception:
     problems: list[Exception] = []
     for options in (flexible, {}):
         try:
-            with _EXPORTING, without_printed_graphs(), warnings.catch_warnings():
+            with _EXPORTING, symbolic_len(), without_printed_graphs(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch.export warns about torch's internals
                 with with_steps(model) as stepped:
                     args, kwargs = example.args, dict(example.kwargs)
