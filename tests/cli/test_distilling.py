@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import torch
@@ -19,7 +20,10 @@ def test_distill_writes_a_folder_that_loads(shell: Shell) -> None:
     assert record["distilled"]["steps"] == 40
     assert record["distilled"]["after"] <= record["distilled"]["before"]
     plan = json.loads(Path("closer/plan.json").read_text())
+    origin = plan["distilled"].pop("origin")
     assert plan["distilled"] == record["distilled"]
+    assert origin["call"].startswith("interpress distill small nets.py:small")
+    assert origin["examples"] == 120
     assert plan["agreement"]["agreement"] == record["agreement"]["agreement"]
     model = small()
     before, after = (interpress.load(folder, model) for folder in ("small", "closer"))
@@ -38,6 +42,8 @@ def test_distill_writes_a_folder_that_loads(shell: Shell) -> None:
     assert digests[1]["smaller"] in page
     assert (digests[0]["smaller"] != digests[1]["smaller"]) == record["distilled"]["kept"]
     assert "for 40 steps, without labels" in page or not record["distilled"]["kept"]
+    assert origin["sha256"] in page
+    assert "held out from the data of the distillation" in re.sub("<[^>]*>", "", page)
 
 
 def test_compress_distills_if_asked(shell: Shell) -> None:

@@ -1,5 +1,7 @@
 """Networks and weights of every kind load; nothing in a weight file runs."""
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from safetensors.torch import save_file
 from tests.cli.conftest import Shell, small
 from torch import Tensor
 
-from interpress.cli.loading import checked_device, load_model, read_weights
+from interpress.cli.loading import checked_device, load_model, read_weights, weights_file_of
 from interpress.cli.model_options import ModelOptions
 from interpress.errors import ArgumentError
 
@@ -46,3 +48,15 @@ def test_devices_are_checked() -> None:
     assert checked_device("cpu") == torch.device("cpu")
     with pytest.raises(ArgumentError, match="--device meta cannot be used"):
         checked_device("meta")
+
+
+def test_the_report_has_the_hash_of_the_weights_file(shell: Shell) -> None:
+    expected = hashlib.sha256(Path("w.safetensors").read_bytes()).hexdigest()
+    given = ModelOptions("nets.py:small", weights=Path("w.safetensors"))
+    assert weights_file_of(given) == ("w.safetensors", expected)
+    assert weights_file_of(ModelOptions("nets.py:small")) is None
+    arguments = ("nets.py:small", "--weights", "w.safetensors", "--data", "x.npy")
+    assert shell("compress", *arguments, "--flops", "0.5", "--out", "half") == 0
+    plan = json.loads(Path("half/plan.json").read_text())
+    assert plan["report"]["weights_file"] == ["w.safetensors", expected]
+    assert expected in Path("half/report.html").read_text()

@@ -6,12 +6,14 @@ import torch
 from torch import nn
 
 from interpress.data.calibration_set import CalibrationSet
-from interpress.data.example_hashes import count_in_common
+from interpress.data.example_hashes import count_distinct, find_copies
 
 
 def counted(calibration: object, evaluation: object, model: nn.Module | None = None) -> int:
     model = model or nn.Linear(4, 2)
-    return count_in_common(CalibrationSet(calibration, model), CalibrationSet(evaluation, model))
+    return find_copies(
+        CalibrationSet(calibration, model), CalibrationSet(evaluation, model)
+    ).in_common
 
 
 def test_equal_examples_are_counted_wherever_they_are() -> None:
@@ -38,3 +40,11 @@ def test_all_inputs_count() -> None:
     a, b = torch.randn(20, 4), torch.randn(20, 4)
     assert counted({"a": a, "b": b}, {"a": a, "b": b}, Two()) == 20
     assert counted({"a": a, "b": b}, {"a": a, "b": b.flip(0)}, Two()) == 0
+
+
+def test_copies_of_an_example_count_once() -> None:
+    x, model = torch.randn(30, 4), nn.Linear(4, 2)
+    repeated = torch.cat([x, x[:1].expand(20, 4)])
+    assert count_distinct(CalibrationSet(repeated, model)) == 30
+    copies = find_copies(CalibrationSet(x[:10], model), CalibrationSet(repeated, model))
+    assert copies == (30, 30)

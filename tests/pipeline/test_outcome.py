@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
+import torch
 from tests.zoo.checks import counted_flops, parameter_count
 
-from interpress import METHODS, Analysis, Result
+from interpress import METHODS, Analysis, Method, Result, compress
 from interpress.graph.example import Example
 
 
@@ -68,3 +69,19 @@ def test_the_records_it_was_made_from_can_be_reached(analysis: Analysis, result:
     assert result.seed == 0
     assert result.effects is not None
     assert result.effects.keys() == result.widths.keys()
+
+
+def test_heads_that_went_with_their_group_are_not_left() -> None:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=48, hidden_size=32, intermediate_size=48, num_hidden_layers=1,
+        num_attention_heads=8, num_key_value_heads=4, use_cache=False,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).eval()
+    tokens = torch.randint(48, (30, 12))
+    result = compress(model, tokens, width=0.5, method=Method(allocation="constant", refit=False))
+    rows = {row.name: row for row in result.plan}
+    heads = next(row for name, row in rows.items() if name.endswith(":heads-per-group"))
+    weight = result.model.model.layers[0].self_attn.q_proj.weight
+    assert heads.after == len(heads.kept) == len(weight) // 4 < heads.before

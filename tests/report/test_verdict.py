@@ -32,6 +32,7 @@ def judged(record: dict[str, Any], share: float, examples: int) -> None:
     record["evaluation"] |= {
         "agreement": share, "examples": examples, "decisions": examples,
         "interval": list(wilson(share * examples, examples)), "classes": [],
+        "distinct": examples,
     }  # fmt: skip
 
 
@@ -126,14 +127,19 @@ def test_slower_warned_memorised_or_ruined(record: dict[str, Any]) -> None:
     assert failed(record) == ["There were no warnings."]
     record["report"]["warnings"] = []
     record["agreement"]["confidence"] = 0.999
-    assert failed(record) == ["There were no warnings."]
+    assert failed(record) == []  # judged on data of their own, as that warning asks for
+    record["evaluation"]["in_common"] = 1
+    assert "There were no warnings." in failed(record)
+    record["evaluation"]["in_common"] = 0
     record["report"]["warnings"] = ["the smaller network is of no use: it guesses"]
     assert verdict_of(Facts(record)).level == "stop"
 
 
 def test_a_language_model_is_judged_by_its_perplexity(record: dict[str, Any]) -> None:
     tokens = {"tokens": 900, "perplexity": [20.0, 20.5], "top5": 0.9, "unigram": 300.0}
-    record["evaluation"] |= {"tokens": tokens, "examples": 12, "decisions": 912, "classes": []}
+    record["evaluation"] |= {
+        "tokens": tokens, "examples": 12, "decisions": 912, "classes": [], "distinct": 12,
+    }  # fmt: skip
     timed(record, 0.5)
     assert failed(record) == []
     tokens["perplexity"] = [20.0, 21.5]
@@ -223,6 +229,7 @@ def test_a_network_without_given_weights(record: dict[str, Any]) -> None:
 def test_the_to_do_is_about_the_warning_that_there_was(record: dict[str, Any]) -> None:
     timed(record, 0.5)
     record["agreement"]["confidence"] = 0.999
+    record["evaluation"]["in_common"] = None
     assert "not trained on" in verdict_of(Facts(record)).to_do[0]
     assert not any("spaces" in sentence for sentence in verdict_of(Facts(record)).to_do)
     record["agreement"]["confidence"] = 0.9

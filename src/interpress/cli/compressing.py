@@ -16,7 +16,12 @@ from interpress.cli.data_files.batches import Batches, open_batches
 from interpress.cli.data_files.text import load_tokenizer
 from interpress.cli.data_options import DataOptions
 from interpress.cli.failing import command_line
-from interpress.cli.loading import checked_device, is_as_built, load_model
+from interpress.cli.loading import (
+    checked_device,
+    is_as_built,
+    load_model,
+    weights_file_of,
+)
 from interpress.cli.method_options import MethodOptions
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.output_options import OutputOptions
@@ -61,7 +66,12 @@ def compress(
         result = _compressed(
             network, batches, parts, budget, options, seed=data.seed, **output.arguments()
         )
-        recorded = replace(result.options, command=command_line(), as_built=is_as_built(model))
+        recorded = replace(
+            result.options,
+            command=command_line(),
+            as_built=is_as_built(model),
+            weights_file=weights_file_of(model),
+        )
         result = replace(result, options=recorded)
         result.save(
             options.out,

@@ -9,6 +9,7 @@ import interpress
 from interpress.cli.data_files.batches import open_batches
 from interpress.cli.data_options import DataOptions
 from interpress.cli.earlier_result import load_earlier
+from interpress.cli.failing import command_line
 from interpress.cli.loading import load_model
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.output_options import OutputOptions
@@ -16,6 +17,7 @@ from interpress.cli.printing import agreement_record, model_output_aside, print_
 from interpress.data.calibration_set import CalibrationSet
 from interpress.errors import ArgumentError
 from interpress.parallel.processes import process_group
+from interpress.storage.plan_record import Origin
 from interpress.storage.result_folder import checked_target, part_of, save_distilled
 
 
@@ -39,13 +41,14 @@ def distill(
     with process_group() as processes, model_output_aside(as_json):
         original = load_model(model)
         batches = open_batches(data, model, original)
-        smaller = load_earlier(folder, original, model, batches)
+        smaller = load_earlier(folder, original, model, batches, only_these_weights=True)
         distilled = interpress.distill(
             original, smaller, batches, seed=data.seed, **asked, **output.arguments()
         )
         if processes.is_first:
-            example = CalibrationSet(batches, original).first()
-            save_distilled(folder, original, distilled, example, out, force)
+            read = CalibrationSet(batches, original)
+            origin = Origin(command_line(), batches.count, read.digest())
+            save_distilled(folder, original, distilled, read.first(), out, force, origin)
     if not processes.is_first:
         return
     if as_json:

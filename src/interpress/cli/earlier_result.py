@@ -13,6 +13,7 @@ from interpress.cli.data_files.batches import Batches
 from interpress.cli.failing import warn
 from interpress.cli.model_options import ModelOptions
 from interpress.data.preprocessing import Preprocessing, differences
+from interpress.errors import ArgumentError
 from interpress.storage.architecture import has_other_weights
 from interpress.storage.result_folder import read_plan
 
@@ -20,13 +21,27 @@ _IMAGE_NUMBERS = ("size", "mean", "std")
 
 
 def load_earlier(
-    folder: Path, network: nn.Module, options: ModelOptions, batches: Batches
+    folder: Path,
+    network: nn.Module,
+    options: ModelOptions,
+    batches: Batches,
+    *,
+    only_these_weights: bool = False,
 ) -> nn.Module:
-    """Return the network in a folder; warn if it was made from other weights or other inputs."""
+    """Return the network in a folder; warn if it was made from other weights or other inputs.
+
+    With `only_these_weights`, other weights are an error.
+    """
     smaller = interpress.load(folder, network)
     plan = read_plan(folder)
     if has_other_weights(plan, network):
         source = options.weights or options.name
+        if only_these_weights:
+            raise ArgumentError(
+                f"{folder} was made from other weights than those of {source}, so its network "
+                "would be trained towards another one; give the weights that were compressed with "
+                "--weights, or compress these"
+            )
         warn(
             f"{folder} was made from other weights than those of {source}, so this compares more "
             "than the compression; give the weights that were compressed with --weights, or "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import os
@@ -22,6 +23,7 @@ from interpress.errors import ArgumentError, DataError, StorageError
 from interpress.formats.network_formats import as_network, is_network_file
 
 _LISTED = 6  # names of a module that an error lists
+_CHUNK = 2**20  # bytes of a file that are hashed at once
 
 
 def load_model(options: ModelOptions, *, warn_if_untrained: bool = True) -> nn.Module:
@@ -58,6 +60,18 @@ def is_as_built(options: ModelOptions) -> bool:
         or ":" not in options.name
     )
     return is_function and options.weights is None
+
+
+def weights_file_of(options: ModelOptions) -> tuple[str, str] | None:
+    """Return the name and the SHA-256 of the file that weights come from, if it is one file."""
+    path = Path(options.weights or options.name)
+    if not path.is_file():
+        return None
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return path.name, digest.hexdigest()
 
 
 def checked_device(name: str, flag: str = "--device") -> torch.device:

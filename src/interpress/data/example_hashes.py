@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,14 +16,29 @@ from interpress.graph.example import Example
 _BYTES = 16  # of a hash; two of a billion different examples have the same one by chance 1e-20
 
 
-def count_in_common(calibration: CalibrationSet, evaluation: CalibrationSet) -> int:
-    """Read both and return how many evaluation examples are calibration examples too.
+class Copies(NamedTuple):
+    """Copies among evaluation examples."""
+
+    in_common: int
+    """How many of them are calibration examples too."""
+    distinct: int
+    """How many different ones there are."""
+
+
+def find_copies(calibration: CalibrationSet, evaluation: CalibrationSet) -> Copies:
+    """Read both sets and compare their examples.
 
     Examples are the same if all their inputs are equal, in the dtype of the model. Labels do not
     count.
     """
     known = {found for example in calibration.batches() for found in _hashes(example)}
-    return sum(found in known for example in evaluation.batches() for found in _hashes(example))
+    hashes = [found for example in evaluation.batches() for found in _hashes(example)]
+    return Copies(sum(found in known for found in hashes), len(set(hashes)))
+
+
+def count_distinct(data: CalibrationSet) -> int:
+    """Read the data and return how many different examples they hold."""
+    return len({found for example in data.batches() for found in _hashes(example)})
 
 
 def _hashes(batch: Example) -> Iterator[bytes]:

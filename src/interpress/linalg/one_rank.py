@@ -53,8 +53,8 @@ def interpolation_at_rank(A: Tensor, k: int) -> Interpolation | None:
             return None
         kept, dropped, coefficients = picked
         T = interpolation_matrix(kept, dropped, coefficients)
-    # a copy, because the caller may change A before the errors are read
-    return Interpolation(kept, T, partial(_residual, A.clone(), *picked))
+        copy = A.clone()  # because the caller may change A before the errors are read
+    return Interpolation(kept, T, partial(_residual, copy, *picked))
 
 
 def _residual(A: Tensor, kept: Tensor, dropped: Tensor, coefficients: Tensor) -> Tensor:

@@ -66,6 +66,8 @@ class Options:
     as_built: bool | None = None
     """Whether a command used a network as its function returned it, without `--weights`. None for a
     call in Python, where that is not known."""
+    weights_file: tuple[str, str] | None = None
+    """The name and the SHA-256 of the file that a command read the original's weights from."""
 
     def __post_init__(self) -> None:
         check_kind(self.kind)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from interpress.allocation.curve import Point, point_at, trade_off
 from interpress.allocation.effects import Effects
@@ -29,6 +29,7 @@ from interpress.pipeline.options import Options
 from interpress.pipeline.steps import state_problem
 from interpress.selection.orders import Orders
 from interpress.spaces.batching import captured_examples, examples_per_batch
+from interpress.spaces.channel_space import ChannelSpace
 from interpress.spaces.cost import Cost
 from interpress.spaces.spaces import Spaces
 
@@ -284,10 +285,22 @@ class Outcome:
         channels = tuple(kept[name].tolist()) if name in kept else tuple(range(space.size))
         errors = [self._tap_errors[tap] for tap in space.taps if tap in self._tap_errors]
         worst = max(errors, default=(0.0, 0.0), key=lambda error: error[0])
-        return SpacePlan(name, space.size, self.widths[name], channels, *worst)
+        gone = _gone_with_groups(space, self.spaces, kept)
+        left = tuple(channel for channel in channels if channel not in gone)
+        return SpacePlan(name, space.size, len(left), left, *worst)
 
 
 def _per_example(cost: Cost, spaces: Spaces) -> Cost:
     """Return the cost of the captured batch divided by its number of examples."""
     count = captured_examples(spaces)
     return Cost(cost.flops // count, cost.parameters, cost.activation_bytes // count)
+
+
+def _gone_with_groups(space: ChannelSpace, spaces: Spaces, kept: Mapping[str, Tensor]) -> set[int]:
+    """Return the heads of a space that went with the key and value that they shared."""
+    for groups in spaces if space.in_groups else ():
+        shares_tap = bool(set(groups.taps) & set(space.taps))
+        if groups.heads and not groups.in_groups and shares_tap and groups.name in kept:
+            gone = ~torch.isin(space.cells, kept[groups.name].cpu())
+            return set(torch.nonzero(gone).reshape(-1).tolist())
+    return set()

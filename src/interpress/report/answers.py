@@ -85,7 +85,9 @@ def _how(facts: Facts) -> str:
     elif facts.is_fitted:
         which = f"the {noun} that it was fitted to, which are too few to hold any out"
     else:
-        which = f"{term('held-out', f'{noun} held out')} from the calibration data"
+        origin = (facts.record.get("distilled") or {}).get("origin")
+        source = "the data of the distillation" if origin else "the calibration data"
+        which = f"{term('held-out', f'{noun} held out')} from {source}"
     text = f"Both networks ran on {which}. "
     if judged["agreement"] is None:
         compared = f"Their outputs{_of(facts)} were compared as numbers"

@@ -12,6 +12,8 @@ from interpress.spaces.frozen import OUTPUT
 
 _LATER = {"accuracy": None, "tokens": None, "classes": (), "scores": (), "text": "", "notes": ()}
 """What folders of earlier versions do not say about agreement."""
+_WITHOUT_SOURCE = "GraphModule"
+"""The class of a network that was read from an exported program."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,16 @@ class Facts:
 
     @property
     def name(self) -> str:
-        """The class of the network, with the folder it came from if that is known."""
+        """The class of the network, with the folder it came from if that is known.
+
+        A network that was read from a file without its source has the name of the file.
+        """
         model = self.extra.get("model") or {}
+        if model.get("onnx"):
+            return self.onnx_name
         name = str(model.get("name") or self.record["original"]["class"])
+        if name == _WITHOUT_SOURCE and (file := self.extra.get("weights_file")):
+            return str(file[0])
         source = str(model.get("source") or "").rstrip("/").rpartition("/")[2]
         return f"{name} ({source})" if source else name
 
@@ -61,6 +70,25 @@ class Facts:
         """How many evaluation examples are calibration examples too; None if that is not known."""
         found: int | None = (self.record.get("evaluation") or {}).get("in_common")
         return found
+
+    @property
+    def distinct(self) -> tuple[int, int] | None:
+        """How many of the examples that were judged on are distinct, and their number.
+
+        Held-out examples stand for all calibration examples. None if that is not known.
+        """
+        evaluation = self.record.get("evaluation")
+        if evaluation is not None:
+            found, number = evaluation.get("distinct"), int(evaluation["examples"])
+        else:
+            found = self.data.get("distinct")
+            number = int(self.data.get("fitted") or 0) + int(self.data.get("held_out") or 0)
+        return None if found is None else (int(found), number)
+
+    @property
+    def set_that_counts(self) -> str:
+        """The name of the set that `distinct` is about."""
+        return "evaluation" if self.is_independent else "calibration"
 
     @property
     def is_fitted(self) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from interpress.data.calibration_set import CalibrationSet
-from interpress.data.example_hashes import count_in_common
+from interpress.data.example_hashes import find_copies
 from interpress.data.sources import rereadable
 from interpress.evaluation.agreement import agreement
 from interpress.evaluation.tally import Agreement
@@ -36,7 +36,7 @@ def written_report(
     measured = None if evaluation is None else _evaluated(outcome, evaluation)
     record = plan_record(outcome, measured, measure=True)
     if measured is not None:
-        record["evaluation"]["in_common"] = _in_common(outcome, evaluation)
+        record["evaluation"] |= _about_data(outcome, evaluation)
     found = None
     if examples:
         judged = outcome.agreement if measured is None else measured
@@ -53,14 +53,21 @@ def _evaluated(outcome: Outcome, evaluation: Any) -> Agreement:
     )  # fmt: skip
 
 
-def _in_common(outcome: Outcome, evaluation: Any) -> int | None:
-    """Return how many evaluation examples were calibrated on; None without calibration data."""
+def _about_data(outcome: Outcome, evaluation: Any) -> dict[str, Any]:
+    """Return a hash of the evaluation data, and the copies among them.
+
+    The copies are None without calibration data to compare with.
+    """
     calibration, options = outcome.study.data, outcome.options
-    if calibration is None:
-        return None
-    original = outcome.study.original
-    data = CalibrationSet(evaluation, original, forward=options.forward, mask=options.mask)
-    return count_in_common(calibration, data)
+    data = CalibrationSet(
+        evaluation, outcome.study.original, forward=options.forward, mask=options.mask
+    )
+    copies = None if calibration is None else find_copies(calibration, data)
+    return {
+        "in_common": None if copies is None else copies.in_common,
+        "distinct": None if copies is None else copies.distinct,
+        "sha256": data.digest(),
+    }
 
 
 def page_of(record: Mapping[str, Any], gallery: Gallery | None = None) -> str:

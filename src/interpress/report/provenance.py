@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from interpress.report.facts import Facts
@@ -15,7 +15,7 @@ def provenance(facts: Facts) -> str:
     """Return hashes, versions, data and options."""
     record, data = facts.record, facts.data
     digests, made = facts.extra.get("digests") or {}, facts.extra.get("made") or {}
-    hashed = term("fingerprint")
+    hashed, origin = term("fingerprint"), (record.get("distilled") or {}).get("origin") or {}
     versions = [f"{name} {version}" for name, version in record["versions"].items()]
     machine = [made[key] for key in ("Python", "machine") if key in made]
     notes = [escape(note) for note in (facts.judged or {}).get("notes", [])]
@@ -23,11 +23,16 @@ def provenance(facts: Facts) -> str:
         ("made with", _code(facts.extra.get("call"))),
         ("date", escape(made.get("date", ""))),
         ("network", escape(facts.name)),
+        ("file of the original's weights, SHA-256", _file(facts.extra.get("weights_file"))),
         (f"weights of the original, {hashed}", _code(digests.get("original"))),
         (f"weights of the smaller network, {hashed}", _code(digests.get("smaller"))),
         (term("calibration"), _calibration(data)),
         (f"calibration data, {hashed}", _code(data.get("sha256"))),
         ("calibration data, short fingerprint", _code(data.get("fingerprint"))),
+        (f"evaluation data, {hashed}", _code((record.get("evaluation") or {}).get("sha256"))),
+        ("distilled with", _code(origin.get("call"))),
+        ("examples of the distillation", count(origin["examples"]) if origin else ""),
+        (f"data of the distillation, {hashed}", _code(origin.get("sha256"))),
         ("preprocessing", _preprocessing(record.get("preprocessing"))),
         ("method", _method(record["method"])),
         (term("refit"), "kept" if record.get("refit_kept") else "not used"),
@@ -45,6 +50,11 @@ def _products(low_rank: Any) -> str:
     """Return whether two thin layers give what one of their rank does, if layers became two."""
     proof = (low_rank or {}).get("proof")
     return "" if proof is None else f"holds{difference(proof)}"
+
+
+def _file(found: Sequence[str] | None) -> str:
+    """Return the name of a file, and the hash that `sha256sum` prints for it."""
+    return "" if not found else f"{escape(found[0])} {_code(found[1])}"
 
 
 def _code(text: str | None) -> str:

@@ -10,6 +10,8 @@ from interpress.report.check import LIMIT, Check
 from interpress.report.facts import Facts
 from interpress.report.numbers import count, difference, percent
 
+_HARDLY_FASTER = 0.95
+"""Run time relative to the original's from which the page says how it may become shorter."""
 _MEMORIZED = (
     "the original is nearly certain of every calibration example, as networks are of their "
     "training data, so agreement is too optimistic"
@@ -22,7 +24,7 @@ def independence(facts: Facts) -> Check:
     rule = "It was judged on data that played no part in making it."
     measure = (
         "Measure agreement on data that interpress has not seen, with labels if there are some: "
-        "interpress evaluate, or compress with --evaluation."
+        "compress with --evaluation, so that this page says it; interpress evaluate only prints it."
     )
     if facts.judged is None or not facts.is_independent:
         found = "No: the examples also chose between candidates."
@@ -39,7 +41,7 @@ def independence(facts: Facts) -> Check:
         "too.",
         False,
         f"Leave the {count(common)} calibration examples out of the evaluation data, and measure "
-        "again (interpress evaluate, or compress with --evaluation).",
+        "again (compress with --evaluation).",
         is_final=common <= FEW_IN_COMMON * number,
     )
 
@@ -65,7 +67,7 @@ def run_time(facts: Facts) -> Iterator[Check]:
     yield Check(
         f"It runs faster than the original{where}.", f"{found}.", ratio < 1 and not is_undecided,
         remedy, is_undecided=is_undecided,
-        hint="--round-to 8 may make it faster." if ratio >= 1 else "",
+        hint="--round-to 8 may make it faster." if ratio >= _HARDLY_FASTER else "",
     )  # fmt: skip
 
 
@@ -119,8 +121,8 @@ def no_warnings(facts: Facts) -> Check:
     """Return whether there were warnings, with what to do about each."""
     found = warnings_of(facts)
     judged = facts.record["agreement"] or {}
-    if looks_memorized(judged.get("confidence")):
-        found.append(_MEMORIZED)
+    if looks_memorized(judged.get("confidence")) and facts.in_common != 0:
+        found.append(_MEMORIZED)  # data of their own are what this warning asks for
     remedies = dict.fromkeys(_remedy(text) for text in found)
     return Check(
         "There were no warnings.",

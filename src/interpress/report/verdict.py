@@ -10,6 +10,7 @@ from interpress.evaluation.tally import wilson
 from interpress.network.compare import ENOUGH_TEXTS
 from interpress.pipeline.warn import RUINED
 from interpress.report.check import LIMIT, Check
+from interpress.report.data_rules import distinct_examples, informative_decisions
 from interpress.report.facts import Facts
 from interpress.report.numbers import count, percent, plural
 from interpress.report.rules import (
@@ -82,6 +83,8 @@ def _checks(facts: Facts) -> Iterator[Check]:
         yield from other_outputs(facts)
         yield from _tokens(facts)
         yield _not_fitted(facts)
+        yield from distinct_examples(facts)
+        yield from informative_decisions(facts)
         yield from _classes(facts)
     yield from run_time(facts)
     yield from weights_given(facts)

@@ -54,7 +54,7 @@ FAMILIES = (
     ),
     Family(
         "norm over channels",
-        "lowrank=True makes the layers around it cheaper; only BatchNorm lets its channels shrink",
+        "lowrank=True (--lowrank) makes layers around it cheaper; only batch norms can shrink",
         ("couples its channels",),
     ),
     Family(
@@ -131,7 +131,7 @@ FAMILIES = (
     ),
     Family(
         "result needs all channels",
-        "nothing to do for a softmax or sum over channels: what these layers read can shrink",
+        "nothing to do for a softmax, sum or RMS norm: what these layers read can shrink",
         ("mixes its channels",),
     ),
     Family(

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from interpress.data.example_hashes import count_distinct
 from interpress.method import METHODS, Method
 from interpress.onnx_files.source import source_of
 from interpress.pipeline.options import Options
@@ -44,6 +45,7 @@ def page_record(outcome: Outcome, *, measure: bool) -> dict[str, Any]:
         "run": None if run is None else run.record(),
         "latency": outcome.measured_latency,
         "as_built": outcome.options.as_built,
+        "weights_file": outcome.options.weights_file,
         "untrusted": {
             name: reason for name, reason in outcome.orders.untrusted.items()
             if name not in outcome.network.plan.kept
@@ -131,6 +133,7 @@ def _data(outcome: Outcome, measure: bool) -> dict[str, Any]:
         "held_out": outcome.agreement.examples if held and outcome.agreement else 0,
         "fingerprint": study.statistics.data,
         "sha256": data.digest() if data is not None and measure else None,
+        "distinct": count_distinct(data) if data is not None and measure else None,
         "inputs": inputs,
         "captured": captured_examples(outcome.spaces),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -64,8 +64,17 @@ def plan_record(
     }
 
 
+class Origin(NamedTuple):
+    """Where a distillation of a saved result comes from."""
+
+    call: str
+    examples: int
+    sha256: str
+    """Of the data that it trained on and was judged on."""
+
+
 def distilled_record(
-    record: Mapping[str, Any], distilled: Distilled, example: Example
+    record: Mapping[str, Any], distilled: Distilled, example: Example, origin: Origin
 ) -> dict[str, Any]:
     """Return the plan of a result with the evidence of a distillation that followed."""
     changed = {key: value for key, value in record.items() if key != "evaluation"}
@@ -73,7 +82,7 @@ def distilled_record(
     if "report" in record:
         digests = {**record["report"]["digests"], "smaller": weights_digest(distilled.model)}
         changed["report"] = {**record["report"], "digests": digests}
-    changed["distilled"] = distilled.distillation.record()
+    changed["distilled"] = distilled.distillation.record() | {"origin": origin._asdict()}
     if distilled.agreement is not None:
         notes = [*(record["agreement"] or {}).get("notes", []), str(distilled.distillation)]
         changed["agreement"] = evidence(distilled.agreement, "held-out examples", notes)

@@ -40,7 +40,7 @@ from interpress.storage.architecture import (
     tensors_of,
 )
 from interpress.storage.fingerprint import matches
-from interpress.storage.plan_record import KIND, distilled_record
+from interpress.storage.plan_record import KIND, Origin, distilled_record
 from interpress.storage.ranks import checked_ranks, with_ranks
 from interpress.storage.sizes import set_sizes
 from interpress.surgery.weights import copy_with
@@ -72,9 +72,10 @@ def save_distilled(
     example: Example,
     folder: str | os.PathLike[str],
     overwrite: bool,
+    origin: Origin,
 ) -> None:
     """Write the result in a folder again, with the weights and the evidence of a distillation."""
-    record = distilled_record(_read(source_path(source))[0], distilled, example)
+    record = distilled_record(_read(source_path(source))[0], distilled, example, origin)
     target = checked_target(folder, overwrite)
     pruned = source_path(source) / PRUNED  # distillation changes no size
     kept = {PRUNED: pruned.read_bytes()} if pruned.is_file() else {}
