@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from interpress import compress, load
+from interpress import Method, compress, load
+from interpress.storage.page_record import widths_record
 from interpress.storage.result_folder import read_plan
 
 transformers = pytest.importorskip("transformers", reason="the model is built from its config")
@@ -31,3 +32,24 @@ def test_spaces_that_same_widths_leaves_whole(tmp_path: Path) -> None:
     loaded = load(tmp_path / "out", transformers.BertForSequenceClassification(config))
     assert not loaded.training
     assert torch.equal(loaded(tokens).logits, result.model(tokens).logits)
+
+
+def test_widths_are_those_that_the_smaller_network_has() -> None:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=48, hidden_size=32, intermediate_size=48, num_hidden_layers=1,
+        num_attention_heads=8, num_key_value_heads=4, use_cache=False,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).eval()
+    method = Method(allocation="constant", refit=False)
+    result = compress(model, torch.randint(48, (30, 12)), width=0.5, method=method)
+    attention = result.model.model.layers[0].self_attn
+    for row in widths_record(result):
+        part = row["name"].rpartition(".")[2]
+        if part == "v_proj":
+            assert row["frozen"]
+            assert row["after"] == len(attention.v_proj.weight) < row["before"]
+        if part == "q_proj:heads-per-group":
+            assert row["after"] == len(attention.q_proj.weight) // attention.head_dim
+        if row["frozen"] and "proj" not in part:
+            assert row["after"] == row["before"]

@@ -62,4 +62,4 @@ def distill(
         )
         return
     print(distilled)
-    print(f"Saved to {out}", flush=True)
+    print(f"Saved to {out}; interpress report {out} writes its report", flush=True)

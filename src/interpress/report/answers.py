@@ -85,8 +85,8 @@ def _how(facts: Facts) -> str:
     elif facts.is_fitted:
         which = f"the {noun} that it was fitted to, which are too few to hold any out"
     else:
-        origin = (facts.record.get("distilled") or {}).get("origin")
-        source = "the data of the distillation" if origin else "the calibration data"
+        distilled = facts.distilled_from is not None
+        source = "the data of the distillation" if distilled else "the calibration data"
         which = f"{term('held-out', f'{noun} held out')} from {source}"
     text = f"Both networks ran on {which}. "
     if judged["agreement"] is None:

@@ -22,6 +22,8 @@ class Check:
     is_undecided: bool = False
     """Whether the measurement is too noisy to tell; the verdict then ignores the rule."""
 
+    is_of_data: bool = False
+    """Whether the examples cannot show what the other rules ask for."""
     hint: str = ""
     """A few words of advice for the command line."""
 

@@ -24,6 +24,7 @@ def distinct_examples(facts: Facts) -> Iterator[Check]:
         f"{count(distinct)} of {count(number)} {facts.set_that_counts} examples.",
         distinct >= _FEWEST_DISTINCT * number,
         "Leave out copies of examples; they say nothing new.",
+        is_of_data=True,
     )
 
 
@@ -43,6 +44,7 @@ def informative_decisions(facts: Facts) -> Iterator[Check]:
             f"{count(len(rows))} {'class' if len(rows) == 1 else 'classes'}.",
             len(rows) > 1,
             "Check the weights of the original, and judge on examples of several classes.",
+            is_of_data=True,
         )
         return
     number = sum(row["count"] for row in rows)
@@ -55,4 +57,5 @@ def informative_decisions(facts: Facts) -> Iterator[Check]:
         low > commonest,
         "Check the weights of the original, the labels and their order, and judge on examples of "
         "several classes.",
+        is_of_data=True,
     )

@@ -80,10 +80,18 @@ class Facts:
         evaluation = self.record.get("evaluation")
         if evaluation is not None:
             found, number = evaluation.get("distinct"), int(evaluation["examples"])
+        elif self.distilled_from is not None:  # judged on other data than the calibration data
+            return None
         else:
             found = self.data.get("distinct")
             number = int(self.data.get("fitted") or 0) + int(self.data.get("held_out") or 0)
         return None if found is None else (int(found), number)
+
+    @property
+    def distilled_from(self) -> Mapping[str, Any] | None:
+        """Where a distillation of the saved result came from, if there was one."""
+        found: Mapping[str, Any] | None = (self.record.get("distilled") or {}).get("origin")
+        return found
 
     @property
     def set_that_counts(self) -> str:

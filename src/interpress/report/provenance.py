@@ -15,7 +15,7 @@ def provenance(facts: Facts) -> str:
     """Return hashes, versions, data and options."""
     record, data = facts.record, facts.data
     digests, made = facts.extra.get("digests") or {}, facts.extra.get("made") or {}
-    hashed, origin = term("fingerprint"), (record.get("distilled") or {}).get("origin") or {}
+    hashed, origin = term("fingerprint"), facts.distilled_from or {}
     versions = [f"{name} {version}" for name, version in record["versions"].items()]
     machine = [made[key] for key in ("Python", "machine") if key in made]
     notes = [escape(note) for note in (facts.judged or {}).get("notes", [])]

@@ -13,7 +13,7 @@ from interpress.report.numbers import count, difference, percent
 _HARDLY_FASTER = 0.95
 """Run time relative to the original's from which the page says how it may become shorter."""
 _MEMORIZED = (
-    "the original is nearly certain of every calibration example, as networks are of their "
+    "the original is nearly certain of every example that was held out, as networks are of their "
     "training data, so agreement is too optimistic"
 )
 FEW_IN_COMMON = 0.01  # of the evaluation examples: data sets hold that many duplicates by chance
@@ -26,6 +26,11 @@ def independence(facts: Facts) -> Check:
         "Measure agreement on data that interpress has not seen, with labels if there are some: "
         "compress with --evaluation, so that this page says it; interpress evaluate only prints it."
     )
+    if facts.distilled_from is not None:
+        measure = (
+            "Judge it with interpress evaluate on data that played no part, which prints agreement "
+            "and accuracy. Or compress with --distill and --evaluation, so that this page says it."
+        )
     if facts.judged is None or not facts.is_independent:
         found = "No: the examples also chose between candidates."
         return Check(rule, found, False, measure, is_final=True)

@@ -141,6 +141,8 @@ def _bars(rows: list[Mapping[str, Any]], widest: int) -> str:
         kept = 100 * row["after"] / row["before"]
         kind = "frozen" if row["frozen"] else "kept"
         text = "frozen" if row["frozen"] else f"of {count(row['before'])}"
+        if row["frozen"] and row["after"] < row["before"]:
+            text = f"of {count(row['before'])}, with its heads"
         filled = f'<span class="{kind}" style="width:{kept:.1f}%"></span>'
         bar = f'<span class="before" style="width:{length:.1f}%">{filled}</span>'
         numbers = f'{count(row["after"])} <span class="soft">{text}</span>'
@@ -224,8 +226,9 @@ def frozen(facts: Facts) -> str:
     if not rows and not facts.whole:
         return ""
     note = (
-        f"{term('frozen', 'Frozen')} spaces keep all their channels. The share is that of all "
-        "FLOPs which no space can reduce; where a layer reads a space that shrinks, it is 0."
+        f"{term('frozen', 'Frozen')} spaces keep all their channels, except those of attention "
+        "heads that were dropped as a whole. The share is that of all FLOPs which no space can "
+        "reduce; where a layer reads a space that shrinks, it is 0."
     )
     found = (
         table(

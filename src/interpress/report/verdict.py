@@ -56,6 +56,12 @@ def verdict_of(facts: Facts) -> Verdict:
     serious = [check for check in failed if not check.is_final]
     if ruined is not None:
         return Verdict("stop", "Do not ship it: the smaller network is of no use.", checks)
+    if any(check.is_of_data for check in serious):
+        headline = (
+            "Do not ship it on this evidence: the original or the examples cannot show whether "
+            "decisions stay the same."
+        )
+        return Verdict("look", headline, checks)
     if serious:
         noun = "one check" if len(serious) == 1 else f"{len(serious)} checks"
         return Verdict("look", f"Look closer before shipping it: {noun} did not pass.", checks)

@@ -16,7 +16,10 @@ from interpress.method import METHODS, Method
 from interpress.onnx_files.source import source_of
 from interpress.pipeline.options import Options
 from interpress.pipeline.outcome import Outcome
+from interpress.refit.layer_pair import kept_outputs
+from interpress.selection.units import units_of
 from interpress.spaces.batching import captured_examples
+from interpress.spaces.channel_space import ChannelSpace
 from interpress.storage.architecture import digest_of
 from interpress.storage.evidence import finite
 
@@ -52,14 +55,7 @@ def page_record(outcome: Outcome, *, measure: bool) -> dict[str, Any]:
         },
         "frozen": [asdict(share) for share in outcome.spaces.frozen_shares()],
         "curve": curve_record(outcome),
-        "widths": [
-            {
-                "name": space.name, "before": space.size,
-                "after": outcome.widths.get(space.name, space.size),
-                "frozen": space.frozen is not None,
-            }
-            for space in outcome.spaces
-        ],
+        "widths": widths_record(outcome),
         "thin": _thin(outcome),
         "warnings": list(outcome.network.warnings),
         "made": {
@@ -137,6 +133,35 @@ def _data(outcome: Outcome, measure: bool) -> dict[str, Any]:
         "inputs": inputs,
         "captured": captured_examples(outcome.spaces),
     }
+
+
+def widths_record(outcome: Outcome) -> list[dict[str, Any]]:
+    """Return the width of every space before and after."""
+    left = {row.name: row.after for row in outcome.plan}
+    return [
+        {
+            "name": space.name, "before": space.size, "frozen": space.frozen is not None,
+            "after": left[space.name] if space.name in left else width_of_frozen(outcome, space),
+        }
+        for space in outcome.spaces
+    ]  # fmt: skip
+
+
+def width_of_frozen(outcome: Outcome, space: ChannelSpace) -> int:
+    """Return how many channels of a frozen space are left.
+
+    They are all, unless they belong to attention heads that were dropped as a whole.
+    """
+    cut, trace = outcome.network.cut, outcome.spaces.trace
+    for name in space.producers:
+        for labelling in trace.weights[name].channels():
+            if len(labelling.support) != 1:
+                continue
+            labels = labelling.labels.reshape(-1)
+            if bool((units_of(outcome.spaces, space, labels) >= 0).all()):
+                kept = kept_outputs(cut, name, labelling.support[0])
+                return space.size if kept is None else space.size * len(kept) // len(labels)
+    return space.size
 
 
 def curve_record(outcome: Outcome) -> dict[str, Any]:
