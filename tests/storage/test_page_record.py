@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from interpress import Method, compress, load
-from interpress.storage.page_record import widths_record
+from interpress.storage.page_record import curve_record, widths_record
 from interpress.storage.result_folder import read_plan
 
 transformers = pytest.importorskip("transformers", reason="the model is built from its config")
@@ -53,3 +53,8 @@ def test_widths_are_those_that_the_smaller_network_has() -> None:
             assert row["after"] == len(attention.q_proj.weight) // attention.head_dim
         if row["frozen"] and "proj" not in part:
             assert row["after"] == row["before"]
+    names = [row.name for row in result.plan]
+    heads = next(i for i, name in enumerate(names) if name.endswith(":heads-per-group"))
+    groups = next(i for i, name in enumerate(names) if name.endswith(":heads"))
+    for point in curve_record(result)["points"]:
+        assert point["widths"][heads] <= 2 * point["widths"][groups]  # two heads of every group

@@ -296,11 +296,18 @@ def _per_example(cost: Cost, spaces: Spaces) -> Cost:
     return Cost(cost.flops // count, cost.parameters, cost.activation_bytes // count)
 
 
+def groups_of(space: ChannelSpace, spaces: Spaces) -> ChannelSpace | None:
+    """Return the space of the groups that some heads belong to, if whole groups can go as well."""
+    for groups in spaces if space.in_groups else ():
+        if groups.heads and not groups.in_groups and set(groups.taps) & set(space.taps):
+            return groups
+    return None
+
+
 def _gone_with_groups(space: ChannelSpace, spaces: Spaces, kept: Mapping[str, Tensor]) -> set[int]:
     """Return the heads of a space that went with the key and value that they shared."""
-    for groups in spaces if space.in_groups else ():
-        shares_tap = bool(set(groups.taps) & set(space.taps))
-        if groups.heads and not groups.in_groups and shares_tap and groups.name in kept:
-            gone = ~torch.isin(space.cells, kept[groups.name].cpu())
-            return set(torch.nonzero(gone).reshape(-1).tolist())
-    return set()
+    groups = groups_of(space, spaces)
+    if groups is None or groups.name not in kept:
+        return set()
+    gone = ~torch.isin(space.cells, kept[groups.name].cpu())
+    return set(torch.nonzero(gone).reshape(-1).tolist())

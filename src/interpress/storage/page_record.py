@@ -15,7 +15,7 @@ from interpress.data.example_hashes import count_distinct
 from interpress.method import METHODS, Method
 from interpress.onnx_files.source import source_of
 from interpress.pipeline.options import Options
-from interpress.pipeline.outcome import Outcome
+from interpress.pipeline.outcome import Outcome, groups_of
 from interpress.refit.layer_pair import kept_outputs
 from interpress.selection.units import units_of
 from interpress.spaces.batching import captured_examples
@@ -179,7 +179,10 @@ def curve_record(outcome: Outcome) -> dict[str, Any]:
                 "flops": point.flops,
                 "params": point.params,
                 "noise": noise(outcome, point.widths) / here,
-                "widths": widths,
+                "widths": [
+                    _with_groups(outcome, name, width, point.widths)
+                    for name, width in zip(names, widths, strict=True)
+                ],
                 "errors": [
                     round(float(errors[name][width]), 5)
                     for name, width in zip(names, widths, strict=True)
@@ -191,6 +194,14 @@ def curve_record(outcome: Outcome) -> dict[str, Any]:
         ],
         "at": min(range(len(points)), key=lambda i: abs(points[i].flops - outcome.point.flops)),
     }
+
+
+def _with_groups(outcome: Outcome, name: str, width: int, widths: Mapping[str, int]) -> int:
+    """Return how many heads of a space are left where groups of them go as well."""
+    groups = groups_of(outcome.spaces[name], outcome.spaces)
+    if groups is None:
+        return width
+    return width * widths.get(groups.name, groups.size) // groups.size
 
 
 def noise(outcome: Outcome, widths: Mapping[str, int]) -> float:
