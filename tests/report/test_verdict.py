@@ -127,10 +127,8 @@ def test_slower_warned_memorised_or_ruined(record: dict[str, Any]) -> None:
     assert failed(record) == ["There were no warnings."]
     record["report"]["warnings"] = []
     record["agreement"]["confidence"] = 0.999
-    assert failed(record) == []  # judged on data of their own, as that warning asks for
-    record["evaluation"]["in_common"] = 1
-    assert "There were no warnings." in failed(record)
-    record["evaluation"]["in_common"] = 0
+    assert failed(record) == ["There were no warnings."]  # other data may be training data too
+    assert any("ignore this rule" in sentence for sentence in verdict_of(Facts(record)).to_do)
     record["report"]["warnings"] = ["the smaller network is of no use: it guesses"]
     assert verdict_of(Facts(record)).level == "stop"
 
@@ -229,7 +227,6 @@ def test_a_network_without_given_weights(record: dict[str, Any]) -> None:
 def test_the_to_do_is_about_the_warning_that_there_was(record: dict[str, Any]) -> None:
     timed(record, 0.5)
     record["agreement"]["confidence"] = 0.999
-    record["evaluation"]["in_common"] = None
     assert "not trained on" in verdict_of(Facts(record)).to_do[0]
     assert not any("spaces" in sentence for sentence in verdict_of(Facts(record)).to_do)
     record["agreement"]["confidence"] = 0.9

@@ -126,8 +126,8 @@ def no_warnings(facts: Facts) -> Check:
     """Return whether there were warnings, with what to do about each."""
     found = warnings_of(facts)
     judged = facts.record["agreement"] or {}
-    if looks_memorized(judged.get("confidence")) and facts.in_common != 0:
-        found.append(_MEMORIZED)  # data of their own are what this warning asks for
+    if looks_memorized(judged.get("confidence")):
+        found.append(_MEMORIZED)
     remedies = dict.fromkeys(_remedy(text) for text in found)
     return Check(
         "There were no warnings.",
@@ -140,7 +140,10 @@ def no_warnings(facts: Facts) -> Check:
 def _remedy(warning: str) -> str:
     """Return what to do about a warning."""
     if warning == _MEMORIZED:
-        return "Calibrate and judge on examples that the network was not trained on."
+        return (
+            "Calibrate and judge on examples that the network was not trained on. If both are such "
+            "examples, ignore this rule: a very accurate network is certain of new ones as well."
+        )
     if warning.startswith(RUINED):
         return "Ask for a larger network, or leave out the spaces that the warning names."
     if "say too little" in warning:
