@@ -15,7 +15,7 @@ from interpress.graph.executor import Executor
 from interpress.graph.model_state import output_tensors
 from interpress.refit.refit import RefitResult, examples_needed, program_of, refit
 from interpress.surgery.cut import Cut
-from interpress.surgery.weights import copy_with
+from interpress.surgery.weights import copy_with, shrunk_copy
 
 
 class Residual(nn.Module):
@@ -207,3 +207,29 @@ def test_sizes_that_are_constants_of_the_program_follow_the_cut(
     (expected,) = output_tensors(smaller, example)
     (got,) = Executor(program).run(example)
     assert torch.allclose(got, expected, atol=1e-5)
+
+
+def _gives(monkeypatch: pytest.MonkeyPatch, of_original: float, of_smaller: float) -> bool:
+    """Return whether a program is accepted if the two models' own outputs are off by a factor."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+    spaces = find_spaces(model, torch.randn(4, 6), progress=False)
+    cut = Cut(spaces, {spaces.shrinkable[0].name: torch.arange(4)})
+    smaller = shrunk_copy(cut)
+    errors = {id(spaces.program.model): of_original, id(smaller): of_smaller}
+
+    def inexact(network: nn.Module, example: Example) -> list[Tensor]:
+        return [(1 + errors[id(network)]) * tensor for tensor in output_tensors(network, example)]
+
+    monkeypatch.setattr("interpress.refit.refit.output_tensors", inexact)
+    return program_of(cut, smaller).nodes is spaces.program.nodes
+
+
+@pytest.mark.parametrize(
+    ("of_original", "of_smaller", "accepted"),
+    [(0.0, 1e-6, True), (0.0, 2e-3, False), (1e-3, 2e-3, True), (1e-3, 5e-2, False)],
+)
+def test_a_program_is_reused_if_it_differs_by_no_more_than_the_usual_rounding(
+    monkeypatch: pytest.MonkeyPatch, of_original: float, of_smaller: float, accepted: bool
+) -> None:
+    assert _gives(monkeypatch, of_original, of_smaller) is accepted

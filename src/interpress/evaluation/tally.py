@@ -258,15 +258,20 @@ class Tally:
 
 def _count(table: dict[int, list[int]], truth: Tensor, before: Tensor, after: Tensor) -> None:
     """Add to each class its examples, agreeing ones, and right ones of either network."""
-    for label in truth.unique().tolist():
+    labels, classes = truth.unique(return_inverse=True)
+    columns = (
+        torch.ones_like(before, dtype=torch.bool),
+        before == after,
+        before == truth,
+        after == truth,
+    )
+    counts = [classes[column].bincount(minlength=len(labels)).tolist() for column in columns]
+    for label, *numbers in zip(labels.tolist(), *counts, strict=True):
         if label < 0:  # a negative label means "ignore", as in torch.nn.CrossEntropyLoss
             continue
-        members = truth == label
         row = table.setdefault(int(label), [0, 0, 0, 0])
-        same = before[members] == after[members]
-        right = before[members] == label, after[members] == label
-        for column, part in enumerate((members, same, *right)):
-            row[column] += int(part.sum())
+        for column, number in enumerate(numbers):
+            row[column] += number
 
 
 def _where(counted: Tensor | None, truth: Tensor) -> Tensor:

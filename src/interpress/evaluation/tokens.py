@@ -75,9 +75,9 @@ class TokenTally:
             common = (likeliest[0][:, :, None] == likeliest[1][:, None, :]).any(-1)
             self._overlap += float(common.double().mean(-1).sum())
             self._count += len(following)
-            for token, count in zip(*following.unique(return_counts=True), strict=True):
-                number = int(token)
-                self._frequencies[number] = self._frequencies.get(number, 0) + int(count)
+            tokens_and_counts = following.unique(return_counts=True)
+            for token, count in zip(*(part.tolist() for part in tokens_and_counts), strict=True):
+                self._frequencies[token] = self._frequencies.get(token, 0) + count
 
     def result(self) -> TokenScores | None:
         """Return the scores over all batches; None if there were none."""

@@ -119,8 +119,8 @@ def prove(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> 
                 outputs = comparable_outputs(
                     spaces, smaller, inputs.map(lambda t: in_dtype(t, dtype))
                 )
-            allowed = tolerance(spaces, dtype)
-            if spaces.program.casts and difference(outputs, expected) > allowed:
+            apart, allowed = difference(outputs, expected), tolerance(spaces, dtype)
+            if spaces.program.casts and apart > allowed:
                 with fixed_seed():
                     rounded = projected(spaces, cut, inputs, dtype, rounds=True)
                 allowed = tolerance_of_casts(difference(rounded, expected), allowed)
@@ -129,8 +129,8 @@ def prove(spaces: Spaces, cut: Cut, smaller: nn.Module, example: Any = None) -> 
             expected = projected(spaces, cut, inputs)
         with fixed_seed():
             outputs = comparable_outputs(spaces, smaller, inputs)
-        allowed = own_tolerance(spaces, outputs)
-    return Proof(difference(outputs, expected), allowed)
+        apart, allowed = difference(outputs, expected), own_tolerance(spaces, outputs)
+    return Proof(apart, allowed)
 
 
 def two_examples(program: Program) -> Example:
@@ -282,18 +282,27 @@ def difference(outputs: list[Tensor], expected: list[Tensor]) -> float:
     for a, b in zip(outputs, expected, strict=True):
         if a.is_floating_point() and a.numel():
             eps = torch.finfo(a.dtype).eps
-            largest = max(largest, _column_difference(a.double().cpu(), b.double().cpu(), eps))
+            a, b = _in_one_place(a, b)
+            largest = max(largest, _column_difference(a, b, eps))
     return largest
+
+
+def _in_one_place(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return two tensors on one device; on the CPU, unless both are on the same CUDA device."""
+    if a.device == b.device and a.device.type == "cuda":  # other devices may lack float64
+        return a, b
+    return a.cpu(), b.cpu()
 
 
 def _column_difference(a: Tensor, b: Tensor, eps: float) -> float:
     """Return the largest difference of a column, relative to its own or the median variation."""
     a, b = (t.reshape(len(t), -1) if t.ndim > 1 else t.reshape(1, -1) for t in (a, b))
     step = -(-b.shape[1] // _SAMPLED_COLUMNS)  # a language model has millions of columns
-    size, variation, varies = _variation(b[:, ::step])
+    size, variation, varies = _variation(b[:, ::step].double())
     typical = variation[varies].median() if bool(varies.any()) else size.median()
     largest = 0.0
-    for part, expected in zip(a.split(_COLUMNS, 1), b.split(_COLUMNS, 1), strict=True):
+    for columns in zip(a.split(_COLUMNS, 1), b.split(_COLUMNS, 1), strict=True):
+        part, expected = (values.double() for values in columns)
         same = part == expected  # masked positions may be infinite in both
         distance = torch.where(same, 0.0, (part - expected).abs())
         if not bool(distance.isfinite().all()):
