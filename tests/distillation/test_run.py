@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 
 import interpress
 from interpress import ArgumentError
+from interpress.distillation.pair import Pair
 from interpress.distillation.training import Training
+from interpress.graph.example import Example
 
 
 @pytest.fixture(scope="module")
@@ -246,3 +249,25 @@ def test_a_language_model_comes_closer() -> None:
     assert before is not None
     assert after is not None
     assert after < before
+
+
+def test_no_activations_of_the_training_stay_in_memory(
+    compressed: interpress.Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would also break the recording of CUDA graphs."""
+    kept: list[torch.Size] = []
+    original = Pair.add_gradients
+
+    def watched(self: Pair, example: Example) -> None:
+        tensors = (thing for thing in gc.get_objects() if type(thing) is Tensor)
+        kept.extend(tensor.shape for tensor in tensors if tensor.grad_fn is not None)
+        original(self, example)
+
+    monkeypatch.setattr(Pair, "add_gradients", watched)
+    gc.collect()
+    gc.disable()  # it would hide a cycle
+    try:
+        compressed.distill(steps=2)
+    finally:
+        gc.enable()
+    assert not kept

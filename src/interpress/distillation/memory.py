@@ -58,18 +58,17 @@ def decisions_per_example(meaning: OutputMeaning, outputs: list[Tensor]) -> int:
 def _held_bytes(network: nn.Module, example: Example) -> int:
     """Return the bytes that a forward of one example holds for its gradient."""
     weights = {tensor.untyped_storage().data_ptr() for tensor in network.parameters()}
-    held: dict[int, int] = {}
+    held: dict[int, torch.UntypedStorage] = {}
 
-    def pack(tensor: Tensor) -> Tensor:
+    def hold(tensor: Tensor) -> None:  # a tensor would refer to the node that holds it: a cycle
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
-            held[storage.data_ptr()] = storage.nbytes()
-        return tensor
+            held[storage.data_ptr()] = storage
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(hold, lambda nothing: nothing):
         kept = take(example, torch.arange(1)).call(network)
     del kept
-    return sum(held.values())
+    return sum(storage.nbytes() for storage in held.values())
 
 
 def _available(device: torch.device, memory: float | None) -> float:

@@ -18,6 +18,7 @@ from interpress.distillation.inputs import Inputs
 from interpress.distillation.options import Limit
 from interpress.distillation.pair import HeldOut, Pair
 from interpress.distillation.record import Distillation
+from interpress.distillation.recorded import Gradients
 from interpress.distillation.steps import Steps
 from interpress.files.checkpoint import Checkpoint
 from interpress.parallel.processes import Processes
@@ -39,7 +40,8 @@ class Training:
     """One run: the weights now, the best so far, and what held-out examples say about them."""
 
     def __init__(self, pair: Pair, held: HeldOut, limit: Limit) -> None:
-        self._pair, self._held, self._limit = pair, held, limit
+        self._held, self._limit = held, limit
+        self._gradients = Gradients(pair)
         self._steps = Steps(pair.smaller)
         self._processes = Processes()
         self._done = self._setbacks = 0
@@ -70,7 +72,7 @@ class Training:
         number = self._done * self._processes.size + self._processes.rank
         batches = inputs.batches(size, number)
         while part < 1.0 and self._setbacks < _SETBACKS:
-            self._pair.add_gradients(next(batches))
+            self._gradients.add(next(batches))
             for _ in range(self._processes.size - 1):
                 next(batches)
             self._processes.average(self._steps.gradients())
