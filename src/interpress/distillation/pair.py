@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from interpress.data.batches import batch_size, split_batch
+from interpress.distillation.memory_format import with_channels_last
 from interpress.distillation.output_loss import OutputLoss
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.evaluation.outputs import flatten_output
@@ -32,10 +33,14 @@ class Pair:
     loss: OutputLoss
     at_once: int
     """Most examples whose activations are held for a gradient."""
+    channels_last: bool = False
+    """Whether gradients are computed with pictures whose channels lie side by side in memory."""
 
     def add_gradients(self, example: Example) -> None:
         """Add the gradients of the mean loss of a batch, a few examples at a time."""
         total = batch_size(example)
+        if self.channels_last:
+            example = example.map(with_channels_last)
         for part in split_batch(example, self.at_once):
             wanted = self.wanted(part)
             with torch.enable_grad(), _half_precision(part):

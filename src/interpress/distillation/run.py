@@ -14,6 +14,7 @@ from interpress.data.batches import batch_size, split_batch
 from interpress.data.calibration_set import CalibrationSet
 from interpress.distillation.inputs import Inputs, is_mixed
 from interpress.distillation.memory import BatchSizes, batch_sizes, decisions_per_example
+from interpress.distillation.memory_format import use_channels_last
 from interpress.distillation.moves import Move, harmless_moves
 from interpress.distillation.options import DistillOptions
 from interpress.distillation.output_loss import OutputLoss
@@ -82,7 +83,8 @@ def distill_network(
         sizes = _sizes(student, original, data, meaning, options.memory)
         held = list(data.gathered("held", sizes.at_once))
         loss = OutputLoss(meaning, _reference(original, held, meaning))
-        pair = Pair(original, student, meaning, loss, sizes.at_once)
+        channels_last = use_channels_last(original, student, data.first())
+        pair = Pair(original, student, meaning, loss, sizes.at_once, channels_last)
         parts = [part for example in held for part in split_batch(example, sizes.step)]
         moves = [] if options.augment is not None else _moves(pair, held, seed)
         inputs = Inputs(data, seed, options.augment, moves)
@@ -187,7 +189,10 @@ def _better(
     if not done.kept:
         return Distilled(smaller, evaluator.agreement(smaller), done)
     named = dict(smaller.named_parameters())
-    weights = {name: tensor.detach().to(named[name]) for name, tensor in student.named_parameters()}
+    weights = {
+        name: torch.empty_like(named[name]).copy_(tensor.detach())
+        for name, tensor in student.named_parameters()
+    }
     trained = copy_with(smaller, weights)
     Processes().share([*trained.parameters(), *trained.buffers()])
     before, after = evaluator.agreements(smaller, trained)
