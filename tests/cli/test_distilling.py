@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy
 import torch
 from tests.cli.conftest import Shell, small
 
@@ -32,7 +33,6 @@ def test_distill_writes_a_folder_that_loads(shell: Shell) -> None:
     ]
     assert any(changed) == record["distilled"]["kept"]
     assert shell("evaluate", *MODEL, "--compressed", "closer", "--json") == 0
-    assert shell("report", "closer") == 0
     page = Path("closer/report.html").read_text()
     digests = [
         json.loads(Path(f"{folder}/plan.json").read_text())["report"]["digests"]
@@ -70,3 +70,30 @@ def test_bad_numbers_are_named(shell: Shell) -> None:
     assert shell("compress", *MODEL, "--flops", "0.5", "--out", "out") == 0
     assert shell("distill", "out", *MODEL, "--steps", "0", "--out", "new") == 2
     assert "--steps 0" in shell.err
+
+
+def test_the_page_of_a_distilled_network_says_what_evaluation_data_showed(shell: Shell) -> None:
+    numpy.save("other.npy", numpy.load("x.npy")[::-1] * 1.01)
+    assert shell("compress", *MODEL, "--flops", "0.8", "--out", "small") == 0
+    asked = ("--steps", "5", "--evaluation", "other.npy", "--out", "closer")
+    assert shell("distill", "small", *MODEL, *asked) == 0
+    assert "on evaluation data: " in shell.out
+    assert "Verdict: " in shell.out
+    plan = json.loads(Path("closer/plan.json").read_text())
+    assert plan["evaluation"]["examples"] == 120
+    assert plan["evaluation"]["in_common"] == 0
+    page = Path("closer/report.html").read_text()
+    assert "one of those that calibrated and distilled it" in page
+
+
+def test_evaluation_on_the_data_that_made_the_network_is_noticed(shell: Shell) -> None:
+    assert shell("compress", *MODEL, "--flops", "0.8", "--out", "small") == 0
+    assert shell("distill", "small", *MODEL, "--steps", "5", "--out", "closer") == 0
+    assert shell("evaluate", *MODEL, "--compressed", "small") == 0
+    assert "was calibrated on these examples" in shell.err
+    assert shell("evaluate", *MODEL, "--compressed", "closer") == 0
+    assert "was calibrated and distilled on these examples" in " ".join(shell.err.split())
+    numpy.save("other.npy", numpy.load("x.npy") * 1.01)
+    other = (*MODEL[:-1], "other.npy")
+    assert shell("evaluate", *other, "--compressed", "closer") == 0
+    assert "on these examples" not in shell.err

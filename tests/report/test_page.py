@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import re
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 import interpress
 from interpress import Method, Result, agreement, demo
+from interpress.report.facts import Facts
 from interpress.report.page import page_of
 from interpress.storage.plan_record import plan_record
 from interpress.storage.result_folder import read_plan
@@ -233,3 +235,18 @@ def test_a_language_model_shows_tokens_in_context_and_no_row_per_token(tmp_path:
     assert 0 < text.count("<blockquote>") <= 24
     result.report(tmp_path / "numbers.html", examples=True)
     assert "word" not in sections_of((tmp_path / "numbers.html").read_text())["examples"]
+
+
+def test_attention_heads_are_not_counted_as_channels(folder: Path) -> None:
+    record = copy.deepcopy(read_plan(folder))
+    others = Facts(record)
+    assert others.heads is None
+    row = record["plan"][0]
+    for name, before, after in (
+        ("a.k_proj:heads", 3, 2), ("a.q_proj:heads-per-group", 9, 4), ("b.v_proj:heads", 8, 5),
+    ):  # fmt: skip
+        record["plan"].append({**row, "name": name, "before": before, "after": after})
+    facts = Facts(record)
+    assert facts.channels == others.channels
+    assert facts.heads == (17, 9)  # those of the groups of `a` are its heads per group
+    assert "and 9 of 17 attention heads remain" in sections_of(page_of(record))["verdict"]

@@ -184,7 +184,7 @@ def test_the_run_time_of_a_file_is_that_in_onnx_runtime(record: dict[str, Any]) 
     assert failed(record) == ["It runs faster than the original (net.onnx in ONNX Runtime)."]
     assert "--round-to 8" in verdict_of(Facts(record)).to_do[0]
     words = sections_of(page_of(record))
-    assert "run time in ONNX Runtime 1.00 1.10 110.0 %" in words["costs"]
+    assert "run time in ONNX Runtime 100 % 110 % 110.0 %" in words["costs"]
     assert "The run time is that of net.onnx and of the smaller file" in words["costs"]
     assert "net.onnx in ONNX Runtime is 110 % of the original's" in words["verdict"]
     record["onnx"] |= {"time": 0.8, "quartiles": [0.7, 0.9]}
@@ -232,3 +232,14 @@ def test_the_to_do_is_about_the_warning_that_there_was(record: dict[str, Any]) -
     record["agreement"]["confidence"] = 0.9
     record["report"]["warnings"] = ["the examples say too little about 'features.0'"]
     assert verdict_of(Facts(record)).to_do[0].startswith("Give more calibration examples")
+
+
+def test_a_significant_drop_of_accuracy_fails(record: dict[str, Any]) -> None:
+    timed(record, 0.5)
+    rule = "It is not significantly less accurate than the original."
+    judged(record, 0.98, 10_000)  # 200 decisions changed: chance explains up to 27 fewer right
+    for after, fails in ((0.899, False), (0.8975, False), (0.8970, True), (0.91, False)):
+        record["evaluation"]["accuracy"] = [0.9, after]
+        assert (rule in failed(record)) is fails, after
+    record["evaluation"]["accuracy"] = None
+    assert rule not in [check.rule for check in verdict_of(Facts(record)).checks]

@@ -126,6 +126,10 @@ def distill(
         Path | None,
         typer.Option(help="Keep the state here, so that a run that was ended goes on."),
     ] = None,
+    evaluation: Annotated[
+        Path | None,
+        typer.Option(help="More data, prepared like --data, to evaluate on in the report."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Train a compressed network towards the original's outputs, without labels.
@@ -138,8 +142,9 @@ def distill(
     """
     from interpress.cli import distilling
 
-    asked = {"minutes": minutes, "steps": steps, "memory": memory, "checkpoint": checkpoint}
-    distilling.distill(folder, model, data, output, out, force, asked, json)
+    limits = {"minutes": minutes, "steps": steps, "memory": memory, "checkpoint": checkpoint}
+    options = distilling.DistillOptions(out, force, evaluation, limits)
+    distilling.distill(folder, model, data, output, options, json)
 
 
 @app.command(no_args_is_help=True)

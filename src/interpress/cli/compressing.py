@@ -27,6 +27,7 @@ from interpress.cli.model_options import ModelOptions
 from interpress.cli.output_options import OutputOptions
 from interpress.cli.printing import (
     agreement_record,
+    evaluation_text,
     model_output_aside,
     print_json,
     verdict_record,
@@ -135,10 +136,7 @@ def _say(result: interpress.Result, options: CompressOptions, remark: str) -> No
     print(result.summary())
     plan = read_plan(options.out)
     if evaluated := plan.get("evaluation"):
-        print(f"on {evaluated['on']}: {evaluated['text']}")
-        if evaluated["accuracy"] is not None:
-            before, after = evaluated["accuracy"]
-            print(f"accuracy {before:.2%} before, {after:.2%} after")
+        print(evaluation_text(evaluated))
     if result.onnx is not None:
         print(result.onnx)
     print(verdict_text(verdict_of(Facts(plan))))

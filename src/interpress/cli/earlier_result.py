@@ -12,6 +12,7 @@ import interpress
 from interpress.cli.data_files.batches import Batches
 from interpress.cli.failing import warn
 from interpress.cli.model_options import ModelOptions
+from interpress.data.calibration_set import CalibrationSet
 from interpress.data.preprocessing import Preprocessing, differences
 from interpress.errors import ArgumentError
 from interpress.storage.architecture import has_other_weights
@@ -51,6 +52,22 @@ def load_earlier(
     if changed := differences(saved, here):
         warn(_differently_prepared(folder, changed, saved, here))
     return smaller
+
+
+def warn_if_used(folder: Path, data: CalibrationSet) -> None:
+    """Warn if a result was calibrated or distilled on these very examples."""
+    plan = read_plan(folder)
+    uses = {
+        "calibrated": (plan.get("report") or {}).get("data") or {},
+        "distilled": (plan.get("distilled") or {}).get("origin") or {},
+    }
+    digest = data.digest()
+    found = [use for use, about in uses.items() if about.get("sha256") == digest]
+    if found:
+        warn(
+            f"{folder} was {' and '.join(found)} on these examples, so agreement on them is too "
+            "optimistic; give others with --data"
+        )
 
 
 def _differently_prepared(

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -40,6 +40,15 @@ def print_table(
     for row in rows:
         table.add_row(*row)
     Console(width=80).print(table)
+
+
+def evaluation_text(evaluated: Mapping[str, Any]) -> str:
+    """Return what the evaluation data showed, as it is recorded in `plan.json`."""
+    text = f"on {evaluated['on']}: {evaluated['text']}"
+    if evaluated["accuracy"] is not None:
+        before, after = evaluated["accuracy"]
+        text += f"\naccuracy {before:.2%} before, {after:.2%} after"
+    return text
 
 
 def verdict_text(verdict: Verdict) -> str:

@@ -52,7 +52,7 @@ def _to_what(facts: Facts) -> str:
         f"A network of the same kind with <b>{percent(facts.left('flops'))} of the FLOPs</b> and "
         f"{percent(facts.left('parameters'))} of the parameters. It was asked for as "
         f"<code>{escape(facts.asked)}</code> with the method {escape(facts.method)}. "
-        f"{count(after)} of {count(before)} channels remain in the "
+        f"{count(after)} of {count(before)} channels{_heads(facts)} remain in the "
         f"{term('space', plural(len(facts.record['plan']), 'space') + ' that can shrink')}. "
         f"The selection <code>{escape(method['selection'])}</code> chose which ones"
     )
@@ -69,6 +69,14 @@ def _to_what(facts: Facts) -> str:
             "steps, without labels."
         )
     return text
+
+
+def _heads(facts: Facts) -> str:
+    """Return how many attention heads are left, if they can be dropped."""
+    if facts.heads is None:
+        return ""
+    before, after = facts.heads
+    return f" and {count(after)} of {count(before)} attention heads"
 
 
 def _how(facts: Facts) -> str:

@@ -12,6 +12,8 @@ from interpress.spaces.frozen import OUTPUT
 
 _LATER = {"accuracy": None, "tokens": None, "classes": (), "scores": (), "text": "", "notes": ()}
 """What folders of earlier versions do not say about agreement."""
+_HEADS, _IN_GROUPS = ":heads", ":heads-per-group"
+"""What the names of spaces of attention heads contain, and those of heads in groups."""
 _WITHOUT_SOURCE = "GraphModule"
 """The class of a network that was read from an exported program."""
 
@@ -191,9 +193,24 @@ class Facts:
 
     @property
     def channels(self) -> tuple[int, int]:
-        """How many channels the spaces that can shrink had, and have."""
-        rows = self.record["plan"]
+        """How many channels the spaces that can shrink had, and have; heads are not among them."""
+        rows = [row for row in self.record["plan"] if _HEADS not in row["name"]]
         return sum(row["before"] for row in rows), sum(row["after"] for row in rows)
+
+    @property
+    def heads(self) -> tuple[int, int] | None:
+        """How many attention heads there were, and are, if they can be dropped.
+
+        Where groups of heads can be dropped as well, their rows are left out: the rows of the heads
+        in the groups say what is left of both.
+        """
+        rows = [row for row in self.record["plan"] if _HEADS in row["name"]]
+        in_groups = {_parent(row["name"]) for row in rows if row["name"].endswith(_IN_GROUPS)}
+        rows = [
+            row for row in rows
+            if row["name"].endswith(_IN_GROUPS) or _parent(row["name"]) not in in_groups
+        ]  # fmt: skip
+        return (sum(r["before"] for r in rows), sum(r["after"] for r in rows)) if rows else None
 
     @property
     def frozen(self) -> list[Mapping[str, Any]]:
@@ -237,3 +254,8 @@ class Facts:
         if {group["family"] for group in self.frozen} != {OUTPUT.title}:
             return None
         return [str(name) for group in self.frozen for name in group["spaces"]]
+
+
+def _parent(name: str) -> str:
+    """Return the name of the module that holds the layer of a space."""
+    return name.partition(":")[0].rpartition(".")[0]

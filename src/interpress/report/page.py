@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from interpress.data.calibration_set import CalibrationSet
-from interpress.data.example_hashes import find_copies
 from interpress.data.sources import rereadable
 from interpress.evaluation.agreement import agreement
 from interpress.evaluation.tally import Agreement
@@ -22,7 +21,7 @@ from interpress.report.provenance import provenance
 from interpress.report.terms import glossary
 from interpress.report.tradeoff import prediction_of, tradeoff
 from interpress.report.verdict import verdict_of
-from interpress.storage.plan_record import plan_record
+from interpress.storage.plan_record import evaluation_record, plan_record
 
 _ASSETS = Path(__file__).parents[1] / "assets"
 
@@ -34,13 +33,18 @@ def written_report(
     if evaluation is not None:
         evaluation = rereadable(evaluation, outcome.study.original)
     measured = None if evaluation is None else _evaluated(outcome, evaluation)
-    record = plan_record(outcome, measured, measure=True)
+    judged = None
     if measured is not None:
-        record["evaluation"] |= _about_data(outcome, evaluation)
+        options = outcome.options
+        data = CalibrationSet(
+            evaluation, outcome.study.original, forward=options.forward, mask=options.mask
+        )
+        judged = evaluation_record(measured, outcome.notes, outcome.study.data, data)
+    record = plan_record(outcome, judged, measure=True)
     found = None
     if examples:
-        judged = outcome.agreement if measured is None else measured
-        found = changed_decisions(outcome, judged, evaluation, tokenizer)
+        agreed = outcome.agreement if measured is None else measured
+        found = changed_decisions(outcome, agreed, evaluation, tokenizer)
     return record, page_of(record, found)
 
 
@@ -51,23 +55,6 @@ def _evaluated(outcome: Outcome, evaluation: Any) -> Agreement:
         forward=outcome.options.forward, mask=outcome.options.mask,
         kind=meaning.kind, output=meaning.output, progress=False,
     )  # fmt: skip
-
-
-def _about_data(outcome: Outcome, evaluation: Any) -> dict[str, Any]:
-    """Return a hash of the evaluation data, and the copies among them.
-
-    The copies are None without calibration data to compare with.
-    """
-    calibration, options = outcome.study.data, outcome.options
-    data = CalibrationSet(
-        evaluation, outcome.study.original, forward=options.forward, mask=options.mask
-    )
-    copies = None if calibration is None else find_copies(calibration, data)
-    return {
-        "in_common": None if copies is None else copies.in_common,
-        "distinct": None if copies is None else copies.distinct,
-        "sha256": data.digest(),
-    }
 
 
 def page_of(record: Mapping[str, Any], gallery: Gallery | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from interpress.evaluation.memorized import looks_memorized
@@ -16,6 +17,8 @@ _MEMORIZED = (
     "the original is nearly certain of every example that was held out, as networks are of their "
     "training data, so agreement is too optimistic"
 )
+_SIGNIFICANT = 1.96
+"""Standard deviations that chance exceeds, up or down, in 5 % of the cases."""
 FEW_IN_COMMON = 0.01  # of the evaluation examples: data sets hold that many duplicates by chance
 
 
@@ -27,10 +30,7 @@ def independence(facts: Facts) -> Check:
         "compress with --evaluation, so that this page says it; interpress evaluate only prints it."
     )
     if facts.distilled_from is not None:
-        measure = (
-            "Judge it with interpress evaluate on data that played no part, which prints agreement "
-            "and accuracy. Or compress with --distill and --evaluation, so that this page says it."
-        )
+        measure = measure.replace("compress with", "distil with")
     if facts.judged is None or not facts.is_independent:
         found = "No: the examples also chose between candidates."
         return Check(rule, found, False, measure, is_final=True)
@@ -39,15 +39,50 @@ def independence(facts: Facts) -> Check:
         found = "Evaluation data were given. They were not compared with the calibration data."
         return Check(rule, found, True)
     if common == 0:
-        return Check(rule, "Yes: no evaluation example is a calibration example.", True)
+        return Check(rule, f"Yes: no evaluation example is {_compared_with(facts)}.", True)
     return Check(
         rule,
         f"No: {count(common)} of the {count(number)} evaluation examples are calibration examples "
         "too.",
         False,
         f"Leave the {count(common)} calibration examples out of the evaluation data, and measure "
-        "again (compress with --evaluation).",
+        "again (with --evaluation).",
         is_final=common <= FEW_IN_COMMON * number,
+    )
+
+
+def _compared_with(facts: Facts) -> str:
+    """Return which examples the evaluation data were compared with."""
+    origin = facts.distilled_from
+    if origin is None:
+        return "a calibration example"
+    if origin["sha256"] == facts.data.get("sha256"):
+        return "one of those that calibrated and distilled it"
+    return (
+        "one of those that distilled it; those that calibrated it were other ones, which were not "
+        "at hand to compare with"
+    )
+
+
+def accuracy(facts: Facts) -> Iterator[Check]:
+    """Yield whether the smaller network is right significantly less often, if there are labels.
+
+    Of the n decisions that changed, at most n tell the two accuracies apart. So the difference of
+    right decisions has a standard deviation of at most sqrt(n) if neither network is better.
+    """
+    judged = facts.judged or {}
+    if judged.get("accuracy") is None or judged["decisions"] != judged["examples"]:
+        return  # decisions of one example depend on each other
+    (before, after), number = judged["accuracy"], int(judged["examples"])
+    fewer, changed = round(number * (before - after)), number * (1 - judged["agreement"])
+    found = f"{percent(before, 2)} right before, {percent(after, 2)} after"
+    if fewer > 0:
+        found += f": {count(fewer)} fewer of {count(number)}"
+    yield Check(
+        "It is not significantly less accurate than the original.",
+        f"{found}.",
+        fewer <= _SIGNIFICANT * math.sqrt(max(changed, 0.0)),
+        "Keep more of the network, or calibrate on more examples of the classes that lost most.",
     )
 
 

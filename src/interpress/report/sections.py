@@ -65,7 +65,7 @@ def _run_time(facts: Facts) -> tuple[str, tuple[str, str], str]:
     ratio, run = facts.time_ratio, facts.run
     if ratio is None:
         return "", ("", ""), "Run time and memory were not measured."
-    label, cells = term("run-time"), ("1.00", f"{ratio:.2f}")
+    label, cells = term("run-time"), (percent(1.0, 0), percent(ratio, 0))
     spread = ""
     if facts.time_quartiles is not None:
         low, high = facts.time_quartiles

@@ -15,6 +15,7 @@ from interpress.report.facts import Facts
 from interpress.report.numbers import count, percent, plural
 from interpress.report.rules import (
     FEW_IN_COMMON,
+    accuracy,
     independence,
     no_warnings,
     other_outputs,
@@ -86,6 +87,7 @@ def _checks(facts: Facts) -> Iterator[Check]:
         )  # fmt: skip
     else:
         yield _change(facts)
+        yield from accuracy(facts)
         yield from other_outputs(facts)
         yield from _tokens(facts)
         yield _not_fitted(facts)

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from interpress.allocation.curve import Point
 from interpress.data.example_hashes import count_distinct
 from interpress.method import METHODS, Method
 from interpress.onnx_files.source import source_of
@@ -25,6 +26,7 @@ from interpress.storage.evidence import finite
 
 _BUILT_BY = ("exclude", "kind", "output", "mask", "forward", "memory", "device", "lowrank")
 """Options that are named if they differ from their defaults."""
+_SAME_POINT = 1e-3  # of the FLOPs: a point of the curve as near as this is the result itself
 _LIMITS = ("round_to", "min_width", "same_widths")
 
 
@@ -168,31 +170,36 @@ def curve_record(outcome: Outcome) -> dict[str, Any]:
     """Return the predicted trade-off: costs, noise, widths and errors at every point.
 
     `noise` is the predicted noise-to-signal ratio of the whole network, relative to this result's.
+    The result itself is the point number `at`.
     """
-    errors = {name: order.errors.clamp(min=0).sqrt() for name, order in outcome.orders.items()}
-    points, names = outcome.curve, [row.name for row in outcome.plan]
-    whole = {name: outcome.spaces[name].size for name in names}
-    here = max(noise(outcome, outcome.widths), 1e-9)
+    here, flops = max(noise(outcome, outcome.widths), 1e-9), outcome.point.flops
+    points = [point for point in outcome.curve if abs(point.flops - flops) > _SAME_POINT]
+    at = sum(point.flops > flops for point in points)
+    record = [_curve_point(outcome, point, here) for point in points]
+    result = {
+        "flops": flops, "params": outcome.point.params, "noise": 1.0,
+        "widths": [row.after for row in outcome.plan],
+        "errors": [round(row.error, 5) for row in outcome.plan],
+    }  # fmt: skip
+    return {"points": [*record[:at], result, *record[at:]], "at": at}
+
+
+def _curve_point(outcome: Outcome, point: Point, here: float) -> dict[str, Any]:
+    # a space that must stay whole, as with same_widths, is not in the curve
+    widths = {
+        row.name: point.widths.get(row.name, outcome.spaces[row.name].size) for row in outcome.plan
+    }
     return {
-        "points": [
-            {
-                "flops": point.flops,
-                "params": point.params,
-                "noise": noise(outcome, point.widths) / here,
-                "widths": [
-                    _with_groups(outcome, name, width, point.widths)
-                    for name, width in zip(names, widths, strict=True)
-                ],
-                "errors": [
-                    round(float(errors[name][width]), 5)
-                    for name, width in zip(names, widths, strict=True)
-                ],
-            }
-            for point in points
-            # a space that must stay whole, as with same_widths, is not in the curve
-            for widths in [[point.widths.get(name, whole[name]) for name in names]]
+        "flops": point.flops,
+        "params": point.params,
+        "noise": noise(outcome, point.widths) / here,
+        "widths": [
+            _with_groups(outcome, name, width, point.widths) for name, width in widths.items()
         ],
-        "at": min(range(len(points)), key=lambda i: abs(points[i].flops - outcome.point.flops)),
+        "errors": [
+            round(math.sqrt(max(0.0, float(outcome.orders[name].errors[width]))), 5)
+            for name, width in widths.items()
+        ],
     }
 
 

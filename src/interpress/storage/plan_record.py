@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import torch
 
 from interpress._version import __version__
+from interpress.data.calibration_set import CalibrationSet
+from interpress.data.example_hashes import find_copies
 from interpress.distillation.run import Distilled
 from interpress.evaluation.tally import Agreement
 from interpress.files.tensor_file import FORMAT_VERSION
@@ -27,11 +29,11 @@ KIND = "compressed-network"
 
 
 def plan_record(
-    outcome: Outcome, evaluation: Agreement | None = None, *, measure: bool = False
+    outcome: Outcome, evaluation: dict[str, Any] | None = None, *, measure: bool = False
 ) -> dict[str, Any]:
     """Return the plan as it is written to `plan.json`.
 
-    `evaluation` is agreement on data that interpress has not seen. `measure` adds what a page needs
+    `evaluation` is what `evaluation_record` returns. `measure` adds what a page needs
     besides: run time, memory, a hash of the data and the date.
     """
     distilled, low_rank = outcome.network.distillation, outcome.network.low_rank
@@ -59,8 +61,28 @@ def plan_record(
         "part": None if outcome.part is None else outcome.part.name,
         "sizes": changed_sizes(with_ranks(outcome.original, outcome.ranks), outcome.model),
         "output": fingerprint(outcome.network.model, describe(outcome.spaces.program.example)),
-        "evaluation": evidence(evaluation, "evaluation data", outcome.notes),
+        "evaluation": evaluation,
         "report": page_record(outcome, measure=measure),
+    }
+
+
+def evaluation_record(
+    judged: Agreement,
+    notes: Sequence[str],
+    fitted: CalibrationSet | None,
+    evaluation: CalibrationSet,
+) -> dict[str, Any]:
+    """Return agreement on evaluation data, with a hash of them and the copies among them.
+
+    `fitted` are the examples that made the network; None if there are none to compare with.
+    """
+    copies = None if fitted is None else find_copies(fitted, evaluation)
+    record = evidence(judged, "evaluation data", notes)
+    assert record is not None
+    return record | {
+        "in_common": None if copies is None else copies.in_common,
+        "distinct": None if copies is None else copies.distinct,
+        "sha256": evaluation.digest(),
     }
 
 
@@ -74,11 +96,17 @@ class Origin(NamedTuple):
 
 
 def distilled_record(
-    record: Mapping[str, Any], distilled: Distilled, example: Example, origin: Origin
+    record: Mapping[str, Any],
+    distilled: Distilled,
+    example: Example,
+    origin: Origin,
+    evaluation: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the plan of a result with the evidence of a distillation that followed."""
-    changed = {key: value for key, value in record.items() if key != "evaluation"}
-    changed["versions"] = _versions()
+    """Return the plan of a result with the evidence of a distillation that followed.
+
+    `evaluation` is what `evaluation_record` returns.
+    """
+    changed = {**record, "evaluation": evaluation, "versions": _versions()}
     if "report" in record:
         digests = {**record["report"]["digests"], "smaller": weights_digest(distilled.model)}
         changed["report"] = {**record["report"], "digests": digests}

@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from interpress.distillation.run import Distilled
 from interpress.errors import StorageError
 from interpress.files.folder import replaced_folder
 from interpress.files.tensor_file import (
@@ -29,7 +28,6 @@ from interpress.files.tensor_file import (
     target_path,
 )
 from interpress.formats.network_formats import FORMAT_FILES, as_network, write_in_format
-from interpress.graph.example import Example
 from interpress.graph.model_state import unwrap
 from interpress.pipeline.outcome import Outcome
 from interpress.pretrained.build import built_from
@@ -40,7 +38,7 @@ from interpress.storage.architecture import (
     tensors_of,
 )
 from interpress.storage.fingerprint import matches
-from interpress.storage.plan_record import KIND, Origin, distilled_record
+from interpress.storage.plan_record import KIND
 from interpress.storage.ranks import checked_ranks, with_ranks
 from interpress.storage.sizes import set_sizes
 from interpress.surgery.weights import copy_with
@@ -67,19 +65,20 @@ def save_result(
 
 def save_distilled(
     source: str | os.PathLike[str],
-    original: nn.Module,
-    distilled: Distilled,
-    example: Example,
+    record: Mapping[str, Any],
+    networks: tuple[nn.Module, nn.Module],
     folder: str | os.PathLike[str],
     overwrite: bool,
-    origin: Origin,
+    page: str,
 ) -> None:
-    """Write the result in a folder again, with the weights and the evidence of a distillation."""
-    record = distilled_record(_read(source_path(source))[0], distilled, example, origin)
+    """Write the result in a folder again, after a distillation.
+
+    `networks` are the original and the distilled one; `record` is what `distilled_record` says.
+    """
     target = checked_target(folder, overwrite)
     pruned = source_path(source) / PRUNED  # distillation changes no size
     kept = {PRUNED: pruned.read_bytes()} if pruned.is_file() else {}
-    _write(target, record, original, distilled.model, kept)
+    _write(target, record, *networks, {**kept, PAGE: page.encode()})
 
 
 def _write(
