@@ -1,17 +1,19 @@
 """Single figures from the result files, for the sentences and tables of the pages.
 
 A template asks for a figure with `{{experiment: question argument | argument}}`. Every question is
-one function below.
+one function below, and `version` asks for the version of interpress.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from benchmarks.experiment import RESULTS, Report
+from benchmarks.experiment import RESULTS, Report, Row
 from benchmarks.experiments import baselines, composition, fashion, removed
+from benchmarks.provenance import versions_of
 from benchmarks.tables import interval_half_width, mean_with_interval, significant, table
 
 
@@ -19,9 +21,12 @@ def figure(experiment: str, question: str) -> str:
     """Return one figure of one experiment."""
     kind, _, arguments = question.partition(" ")
     parts = [part.strip() for part in arguments.split("|")] if arguments else []
+    if kind == "version":
+        return " and ".join(versions_of(RESULTS / f"{experiment}.json"))
     older = sorted(RESULTS.glob(f"older/*/{experiment}.json"), reverse=True)
+    load = _load_rows if experiment in _OF_ROWS else _load
     for path in (RESULTS / f"{experiment}.json", *older):
-        if path.is_file() and (answer := _QUESTIONS[experiment, kind](_load(path), *parts)):
+        if path.is_file() and (answer := _QUESTIONS[experiment, kind](load(path), *parts)):
             return answer
     raise ValueError(f"{RESULTS / experiment}.json has no rows for {question!r}")
 
@@ -29,6 +34,29 @@ def figure(experiment: str, question: str) -> str:
 @cache
 def _load(path: Path) -> Report:
     return Report.load(path)
+
+
+@cache
+def _load_rows(path: Path) -> list[Row]:
+    """Return the rows of a result file that is not one of an experiment."""
+    stored = json.loads(path.read_text())
+    return stored if isinstance(stored, list) else stored["rows"]
+
+
+def _distilled(rows: list[Row], network: str, asked: str, key: str) -> str:
+    """Return the mean over the seeds that trained on the calibration images; "" without rows."""
+    wanted = {
+        "network": network, "asked": float(asked), "method": "preserve", "calibration": "test",
+    }  # fmt: skip
+    found = [row[key] for row in rows if all(row[k] == v for k, v in wanted.items())]
+    return f"{sum(found) / len(found):.1f}" if found else ""
+
+
+def _perplexity(rows: list[Row], method: str, flops: str) -> str:
+    found = [
+        row["ratio"] for row in rows if (row["method"], row["flops"]) == (method, float(flops))
+    ]
+    return f"{found[0]:.2f}" if found else ""
 
 
 def _baseline_agreement(report: Report, network: str, method: str, correction: str) -> str:
@@ -127,9 +155,13 @@ _QUESTIONS: dict[tuple[str, str], Callable[..., str]] = {
     ("composition", "wins"): _composition_wins,
     ("quantize", "agreement"): _int8_agreement,
     ("theory", "ratio"): _lemma_ratio,
+    ("preserve-distill-cuda", "percent"): _distilled,
+    ("language", "ratio"): _perplexity,
     ("efficientnet", "agreement"): _contender_agreement,
     ("pitch", "agreement"): _contender_agreement,
 }
+_OF_ROWS = ("preserve-distill-cuda", "language")
+"""Result files that hold rows only."""
 
 
 def headline() -> str:

@@ -5,9 +5,9 @@
 Every measured figure on these pages is read from a result file. In the templates, `{{name}}` on its
 own line stands for all tables and plots of a result file, and `{{name: question}}` for a single
 figure (see `benchmarks.figures`). `{{published}}` stands for the paper's own figures. Lines between
-`{{if name}}` and `{{end}}` are shown if the result file `name.json` exists. Every table names the
-version of interpress that it was measured with. Tables of older versions follow it, folded. The
-command also rewrites the `.md` file beside every result file.
+`{{if name}}` and `{{end}}` are shown if the result file `name.json` exists. Tables are folded, the
+newest version first, and name the version of interpress that they were measured with. The command
+also rewrites the `.md` file beside every result file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TEMPLATES = {
 EVIDENCE = ROOT / "docs" / "evidence.md"
 _CONDITION = re.compile(r"^\{\{if ([\w-]+)\}\}\n(.*?)^\{\{end\}\}\n+", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"^\{\{([\w-]+)\}\}$", re.MULTILINE)
-_FIGURE = re.compile(r"\{\{(\w+): ([^}]*)\}\}")
+_FIGURE = re.compile(r"\{\{([\w-]+): ([^}]*)\}\}")
 
 
 def render(template: Path) -> str:
@@ -49,13 +49,11 @@ def block(name: str) -> str:
     """Return the tables and plots of a result file, newest version first."""
     if name == "published":
         return published.markdown().rstrip("\n")
-    newest, *rest = _files(name)
-    folded = [
-        f"<details>\n<summary>Measured with interpress {path.parent.name}</summary>\n\n"
-        f"{_tables(path)}\n\n</details>"
-        for path in rest
-    ]
-    return "\n\n".join([_tables(newest), *folded])
+    return "\n\n".join(
+        f"<details>\n<summary>{name}: tables and plots, measured with interpress "
+        f"{' and '.join(provenance.versions_of(path))}</summary>\n\n{_tables(path)}\n\n</details>"
+        for path in _files(name)
+    )
 
 
 def _files(name: str) -> list[Path]:
