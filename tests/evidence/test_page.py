@@ -179,6 +179,8 @@ def test_the_lead_of_preserve_grows_as_less_is_kept() -> None:
         for asked in (0.7, 0.5, 0.3):
             means: dict[str, list[float]] = {}
             for row in report.where(network=network, asked=asked):
+                if "agreement" not in row:  # a method that failed
+                    continue
                 means.setdefault(row["method"], []).append(row["agreement"])
             ours = means.pop("preserve")
             best = max(sum(values) / len(values) for values in means.values())
