@@ -60,6 +60,7 @@ def test_batches_add_up(sizes: list[int]) -> None:
     (flip,) = result.flips
     assert (flip.index, flip.before, flip.after, flip.label) == (3, 0, 1, 0)
     assert result.accuracy == (0.8, 0.6)
+    assert result.turned == (1, 0, 0)
     zero = next(row for row in result.per_class if row.label == 0)
     assert (zero.count, zero.agreement) == (3, pytest.approx(2 / 3))
     assert zero.accuracy_before == pytest.approx(2 / 3)

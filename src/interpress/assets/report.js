@@ -25,7 +25,9 @@ function show() {
   let text = percent(point.params) + " of the parameters";
   if (curve.predicted !== null) {
     const value = curve.predicted[number];
-    text += ", predicted " + curve.label + " " + percent(value, 2);
+    if (number === curve.at) text += " (this result), measured " + curve.label + " " + percent(value, 2);
+    else if (value > 0) text += ", predicted " + curve.label + " " + percent(value, 1);
+    else text += ", too far from this result to predict";
   }
   const largest = Math.max(0, ...point.errors);
   document.getElementById("predicted").textContent = text + ", largest error of a space " + percent(largest);

@@ -85,7 +85,9 @@ def distill(
                 notes = [str(distilled.distillation)]
                 judged = evaluation_record(agreement, notes, read, CalibrationSet(others, original))
             origin = Origin(command_line(), batches.count, read.digest())
-            record = distilled_record(read_plan(folder), distilled, read.first(), origin, judged)
+            record = distilled_record(
+                read_plan(folder), original, distilled, read.first(), origin, judged
+            )
             save_distilled(
                 folder, record, (original, distilled.model), options.out, options.force,
                 page_of(record),

@@ -69,6 +69,9 @@ class Agreement:
     predicting the mean gives 1."""
     accuracy: tuple[float, float] | None = None
     """Of the first and the second network, if labels are known."""
+    turned: tuple[int, int, int] | None = None
+    """Of the decisions that changed: how many turned from right to wrong, from wrong to right, and
+    from one wrong decision to another; None without labels."""
     per_class: tuple[ClassRow, ...] = ()
     flips: tuple[Flip, ...] = field(default=(), repr=False)
     """The decisions that changed, at most 10,000 of them."""
@@ -143,6 +146,7 @@ class Tally:
         self._others: dict[str, OtherTally] = {}
         self._by_label: dict[int, list[int]] = {}  # count, agreeing, first right, second right
         self._by_decision: dict[int, list[int]] = {}  # the same by the first network's decision
+        self._turned = [0, 0, 0]
         self._flips: list[Flip] = []
         self._tokens = TokenTally()
 
@@ -211,7 +215,11 @@ class Tally:
         truth = None if labels is None else _matching(labels.cpu(), before)
         _count(self._by_decision, _where(counted, before), before, after)
         if truth is not None:
-            _count(self._by_label, _where(counted, truth), before, after)
+            known = _where(counted, truth)
+            _count(self._by_label, known, before, after)
+            right, still, changed = before == known, after == known, ~same & (known >= 0)
+            for number, kind in enumerate((right & ~still, ~right & still, ~right & ~still)):
+                self._turned[number] += int((changed & kind).sum())
         for indices in torch.nonzero(~same)[: _MOST_FLIPS - len(self._flips)].tolist():
             at = tuple(indices)
             label = None if truth is None else int(truth[at])
@@ -244,6 +252,7 @@ class Tally:
             divergence=self._divergence / self.examples if rule.has_scores else None,
             output_error=None,
             accuracy=(right[0], right[1]) if labelled else None,
+            turned=tuple(self._turned) if labelled else None,  # type: ignore[arg-type]
             per_class=()  # tokens of a vocabulary are too many for a table
             if scores is not None
             else tuple(_class_row(label, table[label], labelled) for label in sorted(table)),

@@ -20,6 +20,7 @@ from interpress.graph.example import Example
 from interpress.graph.model_state import evaluation
 
 _LIKELIEST = 5  # tokens whose overlap is reported
+_Z = 1.959963984540054  # quantile of the normal distribution for a 95 % interval
 _SAME = 1e-4  # relative difference that is rounding
 
 
@@ -35,6 +36,8 @@ class TokenScores:
     """Mean share of the five likeliest tokens that both models have in common."""
     unigram: float
     """The perplexity of always predicting the frequencies of the judged tokens."""
+    interval: tuple[float, float] | None = None
+    """95 % confidence interval of `ratio`, from how much the texts differ; None for one text."""
 
     @property
     def ratio(self) -> float:
@@ -55,6 +58,7 @@ class TokenTally:
     def __init__(self) -> None:
         self._count = 0
         self._losses = [0.0, 0.0]
+        self._per_text: list[tuple[float, int]] = []  # rise of the summed loss, tokens
         self._overlap = 0.0
         self._frequencies: dict[int, int] = {}
 
@@ -68,9 +72,12 @@ class TokenTally:
                 counts = valid[1:] & valid[:-1]
             following = following[counts]
             scores = [output[example, :-1][counts].float() for output in (first, second)]
-            for number, values in enumerate(scores):
-                losses = nn.functional.cross_entropy(values, following, reduction="none")
-                self._losses[number] += float(losses.double().sum())
+            sums = [
+                float(nn.functional.cross_entropy(v, following, reduction="none").double().sum())
+                for v in scores
+            ]
+            self._losses = [total + part for total, part in zip(self._losses, sums, strict=True)]
+            self._per_text.append((sums[1] - sums[0], len(following)))
             likeliest = [v.topk(min(_LIKELIEST, v.shape[-1])).indices for v in scores]
             common = (likeliest[0][:, :, None] == likeliest[1][:, None, :]).any(-1)
             self._overlap += float(common.double().mean(-1).sum())
@@ -86,7 +93,23 @@ class TokenTally:
         before, after = (_exp(loss / self._count) for loss in self._losses)
         shares = [count / self._count for count in self._frequencies.values()]
         unigram = math.exp(-sum(share * math.log(share) for share in shares))
-        return TokenScores(self._count, (before, after), self._overlap / self._count, unigram)
+        return TokenScores(
+            self._count, (before, after), self._overlap / self._count, unigram, self._interval()
+        )
+
+    def _interval(self) -> tuple[float, float] | None:
+        """Return the interval of the ratio of perplexities.
+
+        The log of the ratio is a mean over tokens. Tokens of one text depend on each other, so the
+        texts are what varies independently.
+        """
+        texts = [(rise, tokens) for rise, tokens in self._per_text if tokens]
+        if len(texts) < 2:
+            return None
+        mean = sum(rise for rise, _ in texts) / self._count
+        squares = sum((rise - mean * tokens) ** 2 for rise, tokens in texts)
+        error = math.sqrt(squares * len(texts) / (len(texts) - 1)) / self._count
+        return _exp(mean - _Z * error), _exp(mean + _Z * error)
 
 
 def _exp(value: float) -> float:

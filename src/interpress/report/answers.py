@@ -21,7 +21,7 @@ def answers(facts: Facts, verdict: Verdict) -> str:
         ("To what?", _to_what(facts)),
         ("How was it judged?", _how(facts)),
         ("What changed?", _changed(facts)),
-        ("What was left alone, and why?", _left(facts)),
+        ("What was left alone, and why?", f"{_left(facts)} {_weights(facts)}"),
         ("What is still to do?", items([escape(text) for text in verdict.to_do])),
     ]
     headline = f'<span aria-hidden="true">{_MARKS[verdict.level]}</span> {escape(verdict.headline)}'
@@ -87,7 +87,7 @@ def _how(facts: Facts) -> str:
     if facts.is_independent:
         which = f"{noun} of {term('evaluation')}"
         if facts.in_common == 0:
-            which += ", which interpress did not see before"
+            which += ", none of which was used to make the smaller network"
         elif facts.in_common is not None:
             which += f", of which <b>{count(facts.in_common)}</b> are calibration examples too"
     elif facts.is_fitted:
@@ -107,7 +107,7 @@ def _how(facts: Facts) -> str:
         text += f", and how well both predict the text ({term('perplexity')})"
     if judged["accuracy"] is None:
         return text + "; no labels were needed."
-    return text + ", and both were compared with labels. No label was used to make the network."
+    return text + ", and both were compared with labels. No label made the smaller network."
 
 
 def _changed(facts: Facts) -> str:
@@ -133,13 +133,24 @@ def _changed(facts: Facts) -> str:
     if facts.perplexity is not None:
         before, after = facts.perplexity
         text += (
+            " A decision is the likeliest next token; it changes often where several are about "
+            "equally likely, so the perplexity is what counts."
+        )
+        text += (
             f" {term('perplexity', 'Perplexity')} rose from {before:.4g} to <b>{after:.4g}</b>."
             if after >= before
             else f" {term('perplexity', 'Perplexity')} fell from {before:.4g} to {after:.4g}."
         )
     if judged["accuracy"] is not None:
         before, after = judged["accuracy"]
-        text += f" Accuracy: {percent(before, 2)} before, <b>{percent(after, 2)}</b> after."
+        text += f" Accuracy: {percent(before, 2)} before, <b>{percent(after, 2)}</b> after"
+        if turned := judged.get("turned"):
+            lost, gained, others = map(count, turned)
+            text += (
+                f": {lost} right decisions became wrong, {gained} wrong ones became right, and "
+                f"{others} stayed wrong with another class"
+            )
+        text += "."
     elif facts.perplexity is None and share < 1:
         text += (
             " Without labels, accuracy is not known; on these examples it can have fallen by at "
@@ -176,6 +187,17 @@ def _cheaper(facts: Facts) -> str:
     return f" Measured here, {' and '.join(parts)}." if parts else ""
 
 
+def _weights(facts: Facts) -> str:
+    """Return which weights are as they were: a width that stays does not mean that they do."""
+    if (found := facts.extra.get("unchanged")) is None:
+        return ""
+    same, number = found
+    return (
+        f"This is about widths. Of all {count(number)} tensors of weights, {count(same)} are "
+        "exactly as they were; the others lost channels, or were solved or trained again."
+    )
+
+
 def _left(facts: Facts) -> str:
     parts = []
     share, groups = facts.frozen_share, facts.frozen
@@ -189,7 +211,9 @@ def _left(facts: Facts) -> str:
             f"{more if len(groups) > _LISTED else ''}."
         )
     elif share is not None and facts.only_outputs:
-        parts.append(f"Only the outputs of the model stay whole ({_named(facts.only_outputs)}).")
+        parts.append(
+            f"Only the outputs of the model keep their width ({_named(facts.only_outputs)})."
+        )
     elif groups:
         if share is not None:
             parts.append("Every layer can lose inputs or outputs.")

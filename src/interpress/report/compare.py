@@ -13,7 +13,7 @@ from interpress.report.page import document
 from interpress.report.terms import glossary, term
 from interpress.report.verdict import verdict_of
 
-_WORDS = {"ship": "ship", "confirm": "one more check", "look": "look closer", "stop": "do not ship"}
+_WORDS = {"ship": "ship", "confirm": "one more check", "look": "not yet", "stop": "do not ship"}
 _KINDS = {"ship": "pass", "confirm": "open", "look": "fail", "stop": "fail"}
 
 

@@ -63,12 +63,13 @@ class Plot:
         if interval is not None:
             (_, low), (_, high) = (self.at(x, max(end, self.y[0])) for end in interval)
             bar = f"M{across:.1f} {low:.1f}V{high:.1f}"
-            ends = "".join(f"M{across - 6:.1f} {end:.1f}h12" for end in (low, high))
-            self.parts.append(f'<path class="whisker" d="{bar}{ends}"/>')
+            ends = "".join(f"M{across - 9:.1f} {end:.1f}h18" for end in (low, high))
         self.parts.append(
-            f'<circle class="dot" cx="{across:.1f}" cy="{height:.1f}" r="6.5">'
+            f'<circle class="dot" cx="{across:.1f}" cy="{height:.1f}" r="5">'
             f"<title>{escape(title)}</title></circle>"
         )
+        if interval is not None:  # on top, since it may be shorter than the dot
+            self.parts.append(f'<path class="whisker" d="{bar}{ends}"/>')
 
     def name(self, x: float, y: float, text: str) -> None:
         """Write a name beside a point, on the side where there is room."""

@@ -27,6 +27,7 @@ from interpress.storage.pretrained_folder import tokenizer_of
 
 MOST = 24
 """Examples that a page shows."""
+_OF_A_CLASS = 2  # examples of every class, by the original's decision, if all classes fit
 _CONTEXT = 24  # tokens that are shown before a predicted one
 _GENERIC = "LABEL_"  # how transformers names classes without names
 
@@ -107,6 +108,7 @@ class _Collector:
         self._labels = {flip.index: flip.label for flip in judged.flips if not flip.position}
         self._names = _class_names(outcome.original)
         self._best: list[tuple[float, int, Changed]] = []
+        self._best_of_class: dict[str, list[tuple[float, int, Changed]]] = {}
         self.flipped = 0
         """How many decisions changed, on all batches."""
         self._order = count()  # so that equal changes are not compared further
@@ -132,15 +134,26 @@ class _Collector:
             self._add_shares(start, example, changed, counted)
 
     def result(self) -> tuple[Changed, ...]:
-        """Return what changed most, first."""
-        return tuple(changed for _, _, changed in sorted(self._best, key=lambda one: -one[0]))
+        """Return what changed most, first; every class has examples if there are not too many."""
+        of_classes = [one for found in self._best_of_class.values() for one in found]
+        ordered = [*_most_first(of_classes), *_most_first(self._best)]
+        chosen = {one[1]: one for one in ordered}  # by number, so that none stands twice
+        return tuple(one[2] for one in _most_first([*chosen.values()][:MOST]))
 
-    def _offer(self, change: float, made: Callable[[], Changed]) -> None:
-        """Keep a decision if it is among those that changed most."""
-        if len(self._best) < MOST:
-            heapq.heappush(self._best, (change, -next(self._order), made()))
-        elif change > self._best[0][0]:
-            heapq.heapreplace(self._best, (change, -next(self._order), made()))
+    def _offer(self, change: float, made: Callable[[], Changed], of_class: str = "") -> None:
+        """Keep a decision if it is among those that changed most, of all or of its class."""
+        heaps = [(self._best, MOST)]
+        if of_class:
+            heaps.append((self._best_of_class.setdefault(of_class, []), _OF_A_CLASS))
+        wanted = [heap for heap, most in heaps if len(heap) < most or change > heap[0][0]]
+        if not wanted:
+            return
+        entry = change, -next(self._order), made()
+        for heap, most in heaps:
+            if len(heap) < most:
+                heapq.heappush(heap, entry)
+            elif change > heap[0][0]:
+                heapq.heapreplace(heap, entry)
 
     def _add_single(
         self, start: int, example: Example, outputs: tuple[Tensor, Tensor], changed: Tensor
@@ -160,7 +173,7 @@ class _Collector:
                     truth=None if label is None or label < 0 else self._name(label),
                 )  # fmt: skip
 
-            self._offer(_certainty(decisions, scores), made)
+            self._offer(_certainty(decisions, scores), made, self._name(decisions[0]))
 
     def _add_tokens(
         self, start: int, example: Example, outputs: tuple[Tensor, Tensor], changed: Tensor
@@ -218,6 +231,10 @@ class _Collector:
 
     def _name(self, decision: int) -> str:
         return self._names.get(decision, str(decision))
+
+
+def _most_first(entries: list[tuple[float, int, Changed]]) -> list[tuple[float, int, Changed]]:
+    return sorted(entries, key=lambda one: -one[0])
 
 
 def _certainty(decisions: list[int], scores: Iterable[Tensor | None]) -> float:

@@ -104,9 +104,10 @@ def checks(verdict: Verdict) -> str:
         )
     note = (
         "The verdict follows from these rules alone: “ship” if all passed, “ship if one more "
-        "measurement holds” if one is still open, “look closer” if one did not pass. An undecided "
-        "one does not count. The limit of 5 % is a default; a limit that "
-        "your application has comes first."
+        "measurement holds” if the one about the data is still open, “do not ship it as it is” if "
+        "any other did not pass. “Undecided” means that the measured run times vary too much to "
+        "tell; it changes no verdict. The limit of 5 % is a default; a limit that your application "
+        "has comes first."
     )
     return section(
         "checks", "The rules behind the verdict", table(("rule", "found", ""), rows, kind="text"),
@@ -303,14 +304,23 @@ _SLIDER = (
 
 def describe(facts: Facts) -> str:
     """Return the title of a page."""
-    return attribute(f"{facts.name} at {percent(facts.left('flops'))} of its FLOPs")
+    return attribute(_title(facts))
+
+
+def _title(facts: Facts) -> str:
+    done = facts.record.get("distilled")
+    end = ", distilled" if done and done["kept"] else ""
+    return f"{facts.name} at {percent(facts.left('flops'))} of its FLOPs{end}"
 
 
 def headline(facts: Facts) -> str:
     """Return the heading of a page."""
     made = (facts.extra.get("made") or {}).get("date", "")
     version = facts.record["versions"]["interpress"]
-    parts = [f"asked for {facts.asked}", f"method {facts.method}", f"interpress {version}", made]
+    ratio = facts.time_ratio
+    faster = "" if ratio is None else f"run time {percent(ratio, 0)} of the original's, here"
+    parts = [
+        f"asked for {facts.asked}", faster, f"method {facts.method}", f"interpress {version}", made,
+    ]  # fmt: skip
     line = " · ".join(escape(part) for part in parts if part)
-    title = f"{escape(facts.name)} at {percent(facts.left('flops'))} of its FLOPs"
-    return f'<header><h1>{title}</h1><p class="soft">{line}</p></header>'
+    return f'<header><h1>{escape(_title(facts))}</h1><p class="soft">{line}</p></header>'

@@ -74,13 +74,14 @@ def _plot(facts: Facts, found: Prediction, points: Sequence[Mapping[str, Any]]) 
         if found.is_share
         else f"{found.label}, % of the standard deviation",
     )
-    pairs = list(zip(flops, found.line, strict=False))
+    inside = [n for n, value in enumerate(found.line[: len(flops)]) if value >= floor]
     if points and found.low is not None and found.high is not None:
-        plot.band(
-            list(zip(flops, found.low, strict=True)), list(zip(flops, found.high, strict=True))
+        lower, upper = (
+            [(flops[n], max(end[n], floor)) for n in inside] for end in (found.low, found.high)
         )
-    if points:
-        plot.line(pairs)
+        plot.band(lower, upper)
+    if points:  # the line ends where it leaves the plot
+        plot.line([(flops[n], found.line[n]) for n in inside])
     plot.dot(facts.left("flops"), here, found.interval, f"measured: {shown}")
     return plot.svg()
 

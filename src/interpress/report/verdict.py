@@ -13,6 +13,7 @@ from interpress.report.check import LIMIT, Check
 from interpress.report.data_rules import distinct_examples, informative_decisions
 from interpress.report.facts import Facts
 from interpress.report.numbers import count, percent, plural
+from interpress.report.prediction import predict
 from interpress.report.rules import (
     FEW_IN_COMMON,
     accuracy,
@@ -64,8 +65,8 @@ def verdict_of(facts: Facts) -> Verdict:
         )
         return Verdict("look", headline, checks)
     if serious:
-        noun = "one check" if len(serious) == 1 else f"{len(serious)} checks"
-        return Verdict("look", f"Look closer before shipping it: {noun} did not pass.", checks)
+        named = f"{len(serious)} of {plural(len(checks), 'check')} did not pass"
+        return Verdict("look", f"Do not ship it as it is: {named}.", checks)
     if failed:
         headline = (
             "Ship it if one more measurement holds: all checks passed, but interpress has used the "
@@ -108,11 +109,16 @@ def _change(facts: Facts) -> Check:
     if facts.perplexity is not None:
         before, after = facts.perplexity
         limit = asked["value"] if asked["budget"] == "perplexity" else 1 + LIMIT
+        worst, end = after / before, ""
+        if interval := facts.judged["tokens"].get("interval"):
+            worst = float(interval[1])
+            end = f"; at the worse end of the 95 % interval {worst:.4g} times"
         return Check(
-            f"The perplexity is at most {limit:.4g} times that of the original.",
-            f"{after / before:.4g} times ({before:.4g} before, {after:.4g} after).",
-            after <= limit * before,
-            _LARGER,
+            f"The perplexity is at most {limit:.4g} times that of the original"
+            f"{', at the worse end of the 95 % interval' if end else ''}.",
+            f"{after / before:.4g} times ({before:.4g} before, {after:.4g} after){end}.",
+            worst <= limit,
+            _larger(facts),
         )
     if facts.judged["agreement"] is None:
         error = facts.judged["output_error"]
@@ -121,7 +127,7 @@ def _change(facts: Facts) -> Check:
             "outputs.",
             "It is not finite." if error is None else f"{percent(error)}.",
             error is not None and error <= LIMIT,
-            _LARGER,
+            _larger(facts),
         )
     return _decisions(facts, float(facts.judged["agreement"]), asked)
 
@@ -142,10 +148,17 @@ def _tokens(facts: Facts) -> Iterator[Check]:
     )
 
 
-_LARGER = (
-    "Keep more of the network, calibrate on more examples, or go on with a distillation "
-    "(interpress distill)."
-)
+def _larger(facts: Facts, needed: float | None = None) -> str:
+    """Return how to change less; `needed` is a predicted fraction of the FLOPs, if known."""
+    keep = "Keep more of the network"
+    if needed is not None:
+        keep += f" (as predicted below, about {percent(needed, 0)} of the FLOPs)"
+    done = facts.record.get("distilled")
+    if done is None:
+        train = "go on with a distillation (interpress distill)"
+    else:
+        train = f"distil it for longer than the {plural(int(done['steps']), 'step')} that it ran"
+    return f"{keep}, calibrate on more examples, or {train}."
 
 
 def _decisions(facts: Facts, share: float, asked: dict[str, object]) -> Check:
@@ -154,7 +167,7 @@ def _decisions(facts: Facts, share: float, asked: dict[str, object]) -> Check:
     examples, (low, _) = int(facts.judged["examples"]), facts.judged["interval"]
     own = asked["value"] if asked["budget"] == "agreement" else None
     limit = LIMIT if not isinstance(own, int | float) else 1 - float(own)
-    remedy = _LARGER
+    remedy = _larger(facts, _flops_needed(facts, 1 - limit))
     if 1 - share <= limit and (needed := _examples_needed(share, limit)) is not None:
         remedy = (
             f"Judge it on more examples: {count(examples)} leave room for a change of up to "
@@ -167,6 +180,19 @@ def _decisions(facts: Facts, share: float, asked: dict[str, object]) -> Check:
         1 - low <= limit,
         remedy,
     )
+
+
+def _flops_needed(facts: Facts, share: float) -> float | None:
+    """Return the fewest FLOPs of the predicted curve at which the interval holds; None if none."""
+    curve = facts.extra.get("curve")
+    if not curve or facts.extra.get("thin"):
+        return None
+    found = predict(facts.judged, curve["points"])
+    if found is None or found.low is None:
+        return None
+    points = zip(curve["points"], found.low, strict=True)
+    fitting = [float(point["flops"]) for point, low in points if low >= share]
+    return min(fitting, default=None)
 
 
 def _examples_needed(share: float, limit: float) -> int | None:

@@ -23,6 +23,7 @@ def evidence(
         "accuracy", "confidence",
     )  # fmt: skip
     numbers = {name: getattr(agreement, name) for name in names}
+    numbers["turned"] = agreement.turned
     numbers["output"] = agreement.output
     numbers["others"] = [output.record() for output in agreement.others]
     numbers["tokens"] = None if agreement.tokens is None else asdict(agreement.tokens)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
+import torch
 from torch import nn
 
 from interpress.allocation.curve import Point
@@ -51,6 +52,7 @@ def page_record(outcome: Outcome, *, measure: bool) -> dict[str, Any]:
         "latency": outcome.measured_latency,
         "as_built": outcome.options.as_built,
         "weights_file": outcome.options.weights_file,
+        "unchanged": unchanged_tensors(outcome.original, outcome.model),
         "untrusted": {
             name: reason for name, reason in outcome.orders.untrusted.items()
             if name not in outcome.network.plan.kept
@@ -76,6 +78,23 @@ def _model(original: nn.Module) -> dict[str, str]:
         "source": str(getattr(original, "name_or_path", "") or ""),
         "onnx": "" if file is None else file.name,
     }
+
+
+def unchanged_tensors(original: nn.Module, smaller: nn.Module) -> list[int] | None:
+    """Return how many parameters have the same values in both networks, and their number.
+
+    None if weights of the original are on the disk.
+    """
+    named = dict(original.named_parameters())
+    if any(weight.is_meta for weight in named.values()):
+        return None
+    same = [
+        name in named
+        and named[name].shape == weight.shape
+        and torch.equal(named[name].to(weight.device), weight)
+        for name, weight in smaller.named_parameters()
+    ]
+    return [sum(same), len(same)]
 
 
 def tensor_bytes(model: nn.Module) -> int:
@@ -162,17 +181,19 @@ def width_of_frozen(outcome: Outcome, space: ChannelSpace) -> int:
             labels = labelling.labels.reshape(-1)
             if bool((units_of(outcome.spaces, space, labels) >= 0).all()):
                 kept = kept_outputs(cut, name, labelling.support[0])
-                return space.size if kept is None else space.size * len(kept) // len(labels)
+                return space.size if kept is None else len(labels[kept.to(labels.device)].unique())
     return space.size
 
 
 def curve_record(outcome: Outcome) -> dict[str, Any]:
     """Return the predicted trade-off: costs, noise, widths and errors at every point.
 
-    `noise` is the predicted noise-to-signal ratio of the whole network, relative to this result's.
-    The result itself is the point number `at`.
+    `noise` is the predicted noise-to-signal ratio of the whole network, relative to that of the
+    curve at the FLOPs of this result. The result itself is the point number `at`; its widths may
+    come from another allocation than those of the curve.
     """
-    here, flops = max(noise(outcome, outcome.widths), 1e-9), outcome.point.flops
+    flops = outcome.point.flops
+    here = max(_noise_at(outcome, flops), 1e-9)
     points = [point for point in outcome.curve if abs(point.flops - flops) > _SAME_POINT]
     at = sum(point.flops > flops for point in points)
     record = [_curve_point(outcome, point, here) for point in points]
@@ -182,6 +203,17 @@ def curve_record(outcome: Outcome) -> dict[str, Any]:
         "errors": [round(row.error, 5) for row in outcome.plan],
     }  # fmt: skip
     return {"points": [*record[:at], result, *record[at:]], "at": at}
+
+
+def _noise_at(outcome: Outcome, flops: float) -> float:
+    """Return the noise of the curve at a fraction of the FLOPs, between its points."""
+    points = sorted(outcome.curve, key=lambda point: point.flops)
+    above = next((point for point in points if point.flops >= flops), points[-1])
+    below = next((point for point in reversed(points) if point.flops <= flops), points[0])
+    low, high = (noise(outcome, point.widths) for point in (below, above))
+    distance = above.flops - below.flops
+    share = (flops - below.flops) / distance if distance > 0 else 0.0
+    return low + (high - low) * min(max(share, 0.0), 1.0)
 
 
 def _curve_point(outcome: Outcome, point: Point, here: float) -> dict[str, Any]:

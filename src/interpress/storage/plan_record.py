@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
 from interpress._version import __version__
 from interpress.data.calibration_set import CalibrationSet
@@ -21,7 +22,7 @@ from interpress.storage.architecture import architecture_of, digest_of
 from interpress.storage.evidence import evidence
 from interpress.storage.example_description import describe
 from interpress.storage.fingerprint import fingerprint
-from interpress.storage.page_record import page_record
+from interpress.storage.page_record import page_record, unchanged_tensors
 from interpress.storage.ranks import with_ranks
 from interpress.storage.sizes import changed_sizes
 
@@ -53,6 +54,7 @@ def plan_record(
         "refit_kept": outcome.network.refit_kept,
         "distilled": None if distilled is None else distilled.record(),
         "proof": outcome.network.proof.difference,
+        "proof_limit": outcome.network.proof.tolerance,
         "onnx": None if outcome.onnx is None else asdict(outcome.onnx),
         "plan": [asdict(row) for row in outcome.plan],
         "frozen": {space.name: space.frozen for space in outcome.spaces.frozen},
@@ -97,6 +99,7 @@ class Origin(NamedTuple):
 
 def distilled_record(
     record: Mapping[str, Any],
+    original: nn.Module,
     distilled: Distilled,
     example: Example,
     origin: Origin,
@@ -109,7 +112,11 @@ def distilled_record(
     changed = {**record, "evaluation": evaluation, "versions": _versions()}
     if "report" in record:
         digests = {**record["report"]["digests"], "smaller": weights_digest(distilled.model)}
-        changed["report"] = {**record["report"], "digests": digests}
+        changed["report"] = {
+            **record["report"],
+            "digests": digests,
+            "unchanged": unchanged_tensors(original, distilled.model),
+        }
     changed["distilled"] = distilled.distillation.record() | {"origin": origin._asdict()}
     if distilled.agreement is not None:
         notes = [*(record["agreement"] or {}).get("notes", []), str(distilled.distillation)]
