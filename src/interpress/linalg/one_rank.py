@@ -17,13 +17,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from interpress.linalg.cholesky import pivoted_cholesky
+from interpress.linalg.cholesky import pivoted_in_place
 from interpress.linalg.condition import well_conditioned_count
 from interpress.linalg.factor import upper_gram
 from interpress.linalg.interpolation import Interpolation, interpolation_matrix
+from interpress.linalg.padding import padded, padded_selection
 from interpress.linalg.precision import LARGEST, SMALLEST
-from interpress.linalg.threads import single_threaded_torch
-from interpress.linalg.triangular import solve_upper
+from interpress.linalg.threads import decomposition_threads
+from interpress.linalg.triangular import solve_upper_by_blas
 
 # With fewer columns, the ordering of all columns takes about as long.
 _FEWEST_COLUMNS = 256
@@ -33,7 +34,7 @@ _STAGES = 2  # Gram matrices; with more of them, the ordering of all columns is 
 # For each dtype: the largest condition number (of columns scaled to length one) for one Gram
 # matrix, and the smallest length of a residual, relative to the longest column of A. With them, the
 # errors stayed within 5 % of those of pivoted QR in `python -m benchmarks linalg`.
-_LIMITS = {torch.float32: (2e2, 3e-4), torch.float64: (3e4, 1e-9)}
+_LIMITS = {torch.float32: (2e2, 3e-4), torch.float64: (3e5, 1e-9)}
 # Lengths of the longest column whose square, and those of much shorter columns, the dtype holds.
 _LENGTHS = {torch.float32: (1e-12, 1e15), torch.float64: (SMALLEST, LARGEST)}
 
@@ -47,13 +48,13 @@ def interpolation_at_rank(A: Tensor, k: int) -> Interpolation | None:
     rows, n = A.shape
     if A.device.type != "cpu" or n < _FEWEST_COLUMNS or not n <= rows <= _MOST_ROWS or k == 0:
         return None
-    with single_threaded_torch(n):
-        picked = _pick_columns(A.contiguous(), k)
+    with decomposition_threads(n):
+        copy = padded(A)  # also because the caller may change A before the errors are read
+        picked = _pick_columns(copy, n, k)
         if picked is None:
             return None
         kept, dropped, coefficients = picked
         T = interpolation_matrix(kept, dropped, coefficients)
-        copy = A.clone()  # because the caller may change A before the errors are read
     return Interpolation(kept, T, partial(_residual, copy, *picked))
 
 
@@ -63,10 +64,13 @@ def _residual(A: Tensor, kept: Tensor, dropped: Tensor, coefficients: Tensor) ->
     return A[:, dropped].addmm_(A[:, kept], coefficients.double(), alpha=-1)
 
 
-def _pick_columns(A: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return k columns, the other columns, and the coefficients of the others on the k columns."""
+def _pick_columns(A: Tensor, n: int, k: int) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return k columns, the other columns, and the coefficients of the others on the k columns.
+
+    `A` has n columns and columns of zeros behind them.
+    """
     condition, shortest = _LIMITS[A.dtype]
-    residual, columns = A, torch.arange(A.shape[1])
+    residual, columns = A, torch.arange(n)
     kept, T = columns[:0], A[:0]
     longest_at_start = 0.0
     for _ in range(_STAGES):
@@ -78,14 +82,16 @@ def _pick_columns(A: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor] | None:
         smallest = max(longest / condition, shortest * longest_at_start)
         if longest <= smallest:
             return None
-        stage = pivoted_cholesky(G, smallest**2, overwrite=True)
-        count = well_conditioned_count(stage.R[: k - len(kept)], condition)
+        stage = pivoted_in_place(G, len(columns), smallest**2, k - len(kept))
+        count = well_conditioned_count(stage.R, condition)
         basis, outside = stage.order[:count], stage.order[count:]
-        coefficients = solve_upper(stage.R[:count, :count], stage.R[:count, count:])
+        coefficients = solve_upper_by_blas(stage.R[:count, :count], stage.R[:count, count:])
         # A ~= A[:, kept] @ T, and the residual of that ~= residual[:, basis] @ coefficients
         T = torch.cat([T[:, outside].addmm_(T[:, basis], coefficients, alpha=-1), coefficients])
         kept, columns = torch.cat([kept, columns[basis]]), columns[outside]
         if len(kept) == k:
             return kept, columns, T
-        residual = residual[:, outside].addmm_(residual[:, basis], coefficients, alpha=-1)
+        removed = residual.index_select(1, basis)
+        residual = padded_selection(residual, len(stage.order), outside)
+        residual[:, : len(outside)].addmm_(removed, coefficients, alpha=-1)
     return None

@@ -8,7 +8,7 @@ factorisation. Waking a pool takes milliseconds, in which one thread factors a s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from threading import Lock
 
@@ -36,16 +36,16 @@ def single_threaded_scipy(n: int) -> Iterator[None]:
 
 
 @contextmanager
-def single_threaded_torch(n: int) -> Iterator[None]:
-    """Limit torch to one thread while it works on a matrix of n columns, unless n is large."""
-    if n > LARGEST_IN_ONE_THREAD:
-        yield
-        return
+def decomposition_threads(n: int) -> Iterator[None]:
+    """Give SciPy at most the threads of torch, and both of them one thread unless n is large."""
     with _TORCH_LIMIT_LOCK:
         threads = torch.get_num_threads()
-        torch.set_num_threads(1)
+        single = n <= LARGEST_IN_ONE_THREAD or threads == 1
+        if single:
+            torch.set_num_threads(1)
         try:
-            yield
+            with single_threaded_scipy(0) if single else nullcontext():
+                yield
         finally:
             torch.set_num_threads(threads)
 
