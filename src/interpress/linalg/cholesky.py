@@ -19,7 +19,7 @@ from scipy.linalg import lapack
 from torch import Tensor, inf
 from torch.nn.functional import threshold
 
-from interpress.linalg.padding import padded_width
+from interpress.linalg.padding import padding
 from interpress.linalg.threads import single_threaded_scipy
 
 # Pivots between two updates of the whole matrix. Larger blocks make fewer, larger matrix products
@@ -76,9 +76,7 @@ def pivoted_in_place(G: Tensor, n: int, smallest: float, most: int) -> Pivots:
     """
     # The lower factor in Fortran order is the upper factor in C order, with contiguous rows.
     pstrf = lapack.dpstrf if G.dtype == torch.float64 else lapack.spstrf
-    packed, pivots, count, _ = pstrf(
-        G.numpy().T, tol=max(smallest, 0.0), lower=1, overwrite_a=True
-    )
+    packed, pivots, count, _ = pstrf(G.numpy().T, tol=max(smallest, 0.0), lower=1, overwrite_a=True)
     # Columns of zeros are never picked, so they are still the last ones.
     order = torch.from_numpy(pivots[:n].astype("int64") - 1)
     return Pivots(order, torch.from_numpy(packed.T[: min(count, most), :n]).triu_())
@@ -86,7 +84,7 @@ def pivoted_in_place(G: Tensor, n: int, smallest: float, most: int) -> Pivots:
 
 def _pivoted_by_lapack(G: Tensor, smallest: float) -> Pivots:
     n = len(G)
-    width = padded_width(n, G.element_size())
+    width = n + padding(n, G.element_size())
     padded = G.new_zeros(width, width)
     padded[:n, :n] = G
     return pivoted_in_place(padded, n, smallest, n)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from scipy.linalg import blas
 from torch import Tensor
 
 from interpress.errors import ArgumentError
@@ -155,18 +154,6 @@ def gram(matrix: Tensor) -> Tensor:
     total = matrix.new_empty(matrix.shape[1], matrix.shape[1])
     add_gram(total, matrix, fresh=True)
     return mirror(total)
-
-
-def upper_gram(matrix: Tensor) -> Tensor:
-    """Return the upper triangle of `matrix.T @ matrix` on the CPU; the lower one is arbitrary.
-
-    torch has no product that computes one triangle only; SciPy's takes half the work.
-    """
-    upper = matrix.new_empty(matrix.shape[1], matrix.shape[1])
-    syrk = blas.dsyrk if matrix.dtype == torch.float64 else blas.ssyrk
-    # the lower triangle of SciPy's column-major order
-    syrk(1.0, matrix.numpy().T, c=upper.numpy().T, overwrite_c=1, lower=1)
-    return upper
 
 
 def _panels(n: int) -> list[tuple[int, int]]:

@@ -19,12 +19,11 @@ from torch import Tensor
 
 from interpress.linalg.cholesky import pivoted_in_place
 from interpress.linalg.condition import well_conditioned_count
-from interpress.linalg.factor import upper_gram
+from interpress.linalg.cpu_blas import solve_upper, subtract_product, upper_gram
 from interpress.linalg.interpolation import Interpolation, interpolation_matrix
-from interpress.linalg.padding import padded, padded_selection
+from interpress.linalg.padding import padded, padding
 from interpress.linalg.precision import LARGEST, SMALLEST
-from interpress.linalg.threads import decomposition_threads
-from interpress.linalg.triangular import solve_upper_by_blas
+from interpress.linalg.threads import threads_for_scipy_only
 
 # With fewer columns, the ordering of all columns takes about as long.
 _FEWEST_COLUMNS = 256
@@ -48,7 +47,7 @@ def interpolation_at_rank(A: Tensor, k: int) -> Interpolation | None:
     rows, n = A.shape
     if A.device.type != "cpu" or n < _FEWEST_COLUMNS or not n <= rows <= _MOST_ROWS or k == 0:
         return None
-    with decomposition_threads(n):
+    with threads_for_scipy_only(n):
         copy = padded(A)  # also because the caller may change A before the errors are read
         picked = _pick_columns(copy, n, k)
         if picked is None:
@@ -85,13 +84,20 @@ def _pick_columns(A: Tensor, n: int, k: int) -> tuple[Tensor, Tensor, Tensor] | 
         stage = pivoted_in_place(G, len(columns), smallest**2, k - len(kept))
         count = well_conditioned_count(stage.R, condition)
         basis, outside = stage.order[:count], stage.order[count:]
-        coefficients = solve_upper_by_blas(stage.R[:count, :count], stage.R[:count, count:])
+        coefficients = solve_upper(stage.R[:count, :count], stage.R[:count, count:])
         # A ~= A[:, kept] @ T, and the residual of that ~= residual[:, basis] @ coefficients
-        T = torch.cat([T[:, outside].addmm_(T[:, basis], coefficients, alpha=-1), coefficients])
+        T = torch.cat([_without(T, basis, outside, coefficients), coefficients])
         kept, columns = torch.cat([kept, columns[basis]]), columns[outside]
         if len(kept) == k:
             return kept, columns, T
-        removed = residual.index_select(1, basis)
-        residual = padded_selection(residual, len(stage.order), outside)
-        residual[:, : len(outside)].addmm_(removed, coefficients, alpha=-1)
+        zeros = torch.full((padding(len(outside), A.element_size()),), len(stage.order))
+        padded_coefficients = torch.nn.functional.pad(coefficients, (0, len(zeros)))
+        residual = _without(residual, basis, torch.cat([outside, zeros]), padded_coefficients)
     return None
+
+
+def _without(matrix: Tensor, basis: Tensor, outside: Tensor, coefficients: Tensor) -> Tensor:
+    """Return `matrix[:, outside] - matrix[:, basis] @ coefficients`."""
+    return subtract_product(
+        matrix.index_select(1, outside), matrix.index_select(1, basis), coefficients
+    )

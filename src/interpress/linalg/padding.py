@@ -7,7 +7,6 @@ pivoted Cholesky factorisation, which swaps columns, then takes up to three time
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 _LINE = 64  # bytes of a cache line
@@ -16,25 +15,18 @@ _LINE = 64  # bytes of a cache line
 _CONFLICT = 512
 
 
-def padded_width(n: int, element_size: int) -> int:
-    """Return a number of columns, more than n, with which columns of a matrix do not conflict."""
+def padding(n: int, element_size: int) -> int:
+    """Return how many columns of zeros, at least one, keep n columns from conflicting."""
     row_bytes = -(-(n + 1) * element_size // _LINE) * _LINE
     if row_bytes % _CONFLICT == 0:
         row_bytes += _LINE
-    return row_bytes // element_size
+    return row_bytes // element_size - n
 
 
 def padded(matrix: Tensor) -> Tensor:
     """Return a copy of `matrix` with columns of zeros behind its own columns."""
     rows, n = matrix.shape
-    copy = matrix.new_empty(rows, padded_width(n, matrix.element_size()))
+    copy = matrix.new_empty(rows, n + padding(n, matrix.element_size()))
     copy[:, :n] = matrix
     copy[:, n:] = 0
     return copy
-
-
-def padded_selection(matrix: Tensor, n: int, columns: Tensor) -> Tensor:
-    """Return a padded copy of some of the first n columns of a `matrix` that :func:`padded` made."""
-    width = padded_width(len(columns), matrix.element_size())
-    zeros = columns.new_full((width - len(columns),), n)  # the first of the columns of zeros
-    return matrix.index_select(1, torch.cat([columns, zeros]))

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import torch
-from scipy.linalg import blas
 from torch import Tensor
 
 
 def solve_upper(R11: Tensor, R12: Tensor) -> Tensor:
     """Return `R11^-1 @ R12` for an upper-triangular `R11`."""
     return torch.linalg.solve_triangular(R11, R12, upper=True)
-
-
-def solve_upper_by_blas(R11: Tensor, R12: Tensor) -> Tensor:
-    """Return `R11^-1 @ R12` on the CPU, by SciPy's BLAS, with the threads that it has.
-
-    It is up to twice as fast as torch, which copies both arguments to Fortran order.
-    """
-    trsm = blas.dtrsm if R11.dtype == torch.float64 else blas.strsm
-    # the transposed equation X.T @ R11.T = R12.T in SciPy's column-major order
-    solution = trsm(1.0, R11.numpy().T, R12.numpy().T, side=1, lower=1)
-    return torch.from_numpy(solution.T)
 
 
 def solve_truncated(R11: Tensor, R12: Tensor, floor: float) -> Tensor:
