@@ -94,7 +94,9 @@ def _pick_columns(A: Tensor, n: int, k: int) -> tuple[Tensor, Tensor, Tensor] | 
         R11, R12 = stage.R[:count, :count], stage.R[:count, count:]
         coefficients = solve_upper(R11, R12)
         # A ~= A[:, kept] @ T, and the residual of that ~= residual[:, basis] @ coefficients
-        earlier = subtract_product(T[:, outside], T[:, basis], coefficients)
+        earlier = subtract_product(
+            T.index_select(1, outside), T.index_select(1, basis), coefficients
+        )
         T = torch.cat([earlier, coefficients])
         kept, columns = torch.cat([kept, columns[basis]]), columns[outside]
         if len(kept) == k:
