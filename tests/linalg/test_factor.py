@@ -12,7 +12,6 @@ from interpress.linalg.factor import (
     mirror,
     safe_cholesky,
     triangle,
-    upper_gram,
 )
 
 
@@ -64,15 +63,3 @@ def test_safe_cholesky_refuses_nearly_singular_matrices() -> None:
 def test_bad_factors(call, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         call()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_the_upper_triangle_of_a_gram_matrix(threads: int, dtype: torch.dtype) -> None:
-    Z, before = normal(40, 300).to(dtype), torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        upper = upper_gram(Z)
-    finally:
-        torch.set_num_threads(before)
-    torch.testing.assert_close(upper.triu(), (Z.T @ Z).triu())

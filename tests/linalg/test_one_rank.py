@@ -73,6 +73,52 @@ def test_a_second_gram_matrix_resolves_a_small_residual() -> None:
     assert float(error.norm()) <= 1.01 * pivoted_qr_errors(A, 128)[1]
 
 
+@pytest.mark.parametrize("noise", [1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize("k", [60, 64, 100, 200])
+def test_float32_noise_is_resolved_around_and_behind_the_rank(k: int, noise: float) -> None:
+    A = normal(2 * N, 64) @ normal(64, N, 1) / 8 + noise * normal(2 * N, N, 2)
+    result = interpolation_at_rank(A.float(), k)
+    assert result is not None
+    spectral, frobenius = pivoted_qr_errors(A.float(), k)
+    assert result.spectral_error <= 1.1 * spectral
+    assert result.frobenius_error <= 1.02 * frobenius
+
+
+def test_residuals_near_the_rounding_errors_of_the_projection_are_not_used() -> None:
+    """Singular values that fall by eight decades: the second Gram matrix cannot resolve float32."""
+    left, right = torch.linalg.qr(normal(2 * N, N)).Q, torch.linalg.qr(normal(N, N, 1)).Q
+    A = (left * torch.logspace(0, -8, N, dtype=torch.float64) @ right).float()
+    for k in range(40, 240, 20):
+        result = interpress.interpolative_decomposition(A, k=k)
+        assert result.frobenius_error <= 1.02 * pivoted_qr_errors(A, k)[1]
+    assert interpolation_at_rank(A, 60) is not None
+    assert interpolation_at_rank(A, 128) is None
+
+
+@pytest.mark.parametrize("n", [256, 384, 512])
+def test_dependent_and_zero_columns_behind_k_are_interpolated(n: int) -> None:
+    """Row lengths of powers of two get columns of zeros, which must not appear in the result."""
+    A = normal(n, n)
+    A[:, 1::2] = A[:, ::2] * 0.5
+    A[:, 5] = 0
+    result = interpolation_at_rank(A, n // 2 - 8)
+    assert result is not None
+    assert result.T.shape == (n // 2 - 8, n)
+    assert int(result.kept.max()) < n
+    assert not result.T[:, 5].any()
+    error = A - A[:, result.kept] @ result.T
+    assert float(error.norm()) <= 1.01 * pivoted_qr_errors(A, n // 2 - 8)[1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_column_can_be_kept(dtype: torch.dtype) -> None:
+    result = interpolation_at_rank(normal(2 * N, N).to(dtype), N)
+    assert result is not None
+    assert torch.equal(result.kept.sort().values, torch.arange(N))
+    assert torch.equal(result.T[:, result.kept], torch.eye(N, dtype=dtype))
+    assert result.frobenius_error == 0
+
+
 @pytest.mark.parametrize("name", ["hilbert", "duplicate_columns", "kahan", "wide"])
 def test_hard_matrices_are_left_to_the_full_ordering(name: str) -> None:
     A = FAMILIES[name](N, 0)

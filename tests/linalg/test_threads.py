@@ -15,7 +15,7 @@ from interpress.linalg.threads import (
     LARGEST_IN_ONE_THREAD,
     LARGEST_SINGLE_THREADED,
     single_threaded_scipy,
-    single_threaded_torch,
+    threads_for_scipy_only,
 )
 
 POOLS = ThreadpoolController().select(internal_api="openblas")
@@ -63,20 +63,39 @@ def test_concurrent_factorizations_restore_the_threads() -> None:
     assert _threads() == before
 
 
-def test_a_small_decomposition_leaves_the_threads_of_torch_as_they_were() -> None:
+@pytest.mark.parametrize(
+    ("torch_threads", "n", "expected"),
+    [
+        (2, LARGEST_IN_ONE_THREAD, 1),
+        (2, LARGEST_IN_ONE_THREAD + 1, 2),
+        (1, LARGEST_IN_ONE_THREAD + 1, 1),
+    ],
+)
+def test_scipy_takes_over_the_threads_of_torch(torch_threads: int, n: int, expected: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(torch_threads)
+    try:
+        with threads_for_scipy_only(n):
+            assert torch.get_num_threads() == 1
+            assert set(_threads()) == {expected}
+        assert torch.get_num_threads() == torch_threads
+        assert set(_threads()) == {2}
+        with pytest.raises(ZeroDivisionError), threads_for_scipy_only(n):
+            1 / 0  # noqa: B018
+        assert torch.get_num_threads() == torch_threads
+        assert set(_threads()) == {2}
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_concurrent_decompositions_restore_the_threads() -> None:
     A = torch.randn(300, 256, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        with single_threaded_torch(LARGEST_IN_ONE_THREAD):
-            assert torch.get_num_threads() == 1
-        with single_threaded_torch(LARGEST_IN_ONE_THREAD + 1):
-            assert torch.get_num_threads() == 2
         with ThreadPoolExecutor(4) as workers:
             list(workers.map(lambda _: interpolative_decomposition(A, k=64), range(8)))
         assert torch.get_num_threads() == 2
-        with pytest.raises(ZeroDivisionError), single_threaded_torch(10):
-            1 / 0  # noqa: B018
-        assert torch.get_num_threads() == 2
+        assert set(_threads()) == {2}
     finally:
         torch.set_num_threads(before)

@@ -19,6 +19,7 @@ from scipy.linalg import lapack
 from torch import Tensor, inf
 from torch.nn.functional import threshold
 
+from interpress.linalg.padding import padding
 from interpress.linalg.threads import single_threaded_scipy
 
 # Pivots between two updates of the whole matrix. Larger blocks make fewer, larger matrix products
@@ -39,13 +40,14 @@ class Pivots:
         return self.R.shape[0]
 
 
-def pivoted_cholesky(G: Tensor, smallest: float, *, overwrite: bool = False) -> Pivots:
+def pivoted_cholesky(G: Tensor, smallest: float) -> Pivots:
     """Pick the largest remaining diagonal entry; stop when none exceeds `smallest`.
 
-    On a CPU, only the upper triangle of `G` is read. With `overwrite`, `R` may take its memory.
+    On a CPU, only the upper triangle of `G` is read.
     """
     if G.device.type == "cpu":
-        return _pivoted_by_lapack(G, smallest, overwrite=overwrite)
+        with single_threaded_scipy(len(G)):
+            return _pivoted_by_lapack(G, smallest)
     return _eliminate(G, smallest)
 
 
@@ -67,15 +69,25 @@ def cholesky_in_order(G: Tensor, order: Tensor, smallest: float) -> Pivots:
     return _eliminate(G, smallest, fixed_order=order)
 
 
-def _pivoted_by_lapack(G: Tensor, smallest: float, *, overwrite: bool = False) -> Pivots:
+def pivoted_in_place(G: Tensor, n: int, smallest: float, most: int) -> Pivots:
+    """Return the first `most` pivots of a matrix on the CPU whose rows and columns from n on are 0.
+
+    Only the upper triangle of `G` is read. `R` takes the memory of `G`.
+    """
     # The lower factor in Fortran order is the upper factor in C order, with contiguous rows.
     pstrf = lapack.dpstrf if G.dtype == torch.float64 else lapack.spstrf
-    with single_threaded_scipy(len(G)):
-        packed, pivots, count, _ = pstrf(
-            G.numpy().T, tol=max(smallest, 0.0), lower=1, overwrite_a=overwrite
-        )
-    order = torch.from_numpy(pivots.astype("int64") - 1)
-    return Pivots(order, torch.from_numpy(packed.T[:count]).triu_())
+    packed, pivots, count, _ = pstrf(G.numpy().T, tol=max(smallest, 0.0), lower=1, overwrite_a=True)
+    # Columns of zeros are never picked, so they are still the last ones.
+    order = torch.from_numpy(pivots[:n].astype("int64") - 1)
+    return Pivots(order, torch.from_numpy(packed.T[: min(count, most), :n]).triu_())
+
+
+def _pivoted_by_lapack(G: Tensor, smallest: float) -> Pivots:
+    n = len(G)
+    width = n + padding(n, G.element_size())
+    padded = G.new_zeros(width, width)
+    padded[:n, :n] = G
+    return pivoted_in_place(padded, n, smallest, n)
 
 
 def _eliminate(

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from scipy.linalg import blas
 from torch import Tensor
 
 from interpress.errors import ArgumentError
 from interpress.linalg.precision import check_range, gram_floor, root_floor
-from interpress.linalg.threads import single_threaded_scipy
 
 _PANELS = 4  # column panels of a Gram matrix; fewer than 64 columns each are not worth splitting
 _MANY_COLUMNS = 2048  # from here on twice as many panels, which saves more of the product
@@ -156,23 +154,6 @@ def gram(matrix: Tensor) -> Tensor:
     total = matrix.new_empty(matrix.shape[1], matrix.shape[1])
     add_gram(total, matrix, fresh=True)
     return mirror(total)
-
-
-def upper_gram(matrix: Tensor) -> Tensor:
-    """Return the upper triangle of `matrix.T @ matrix`; the entries below it are arbitrary.
-
-    torch has no product that computes one triangle only. SciPy's takes half the work, but its
-    threads would delay the next operation of torch, so it is used if torch has a single thread.
-    """
-    n = matrix.shape[1]
-    upper = matrix.new_empty(n, n)
-    if matrix.device.type == "cpu" and torch.get_num_threads() == 1:
-        syrk = blas.dsyrk if matrix.dtype == torch.float64 else blas.ssyrk
-        with single_threaded_scipy(n):  # the lower triangle of SciPy's column-major order
-            syrk(1.0, matrix.numpy().T, c=upper.numpy().T, overwrite_c=1, lower=1)
-    else:
-        add_gram(upper, matrix, fresh=True)
-    return upper
 
 
 def _panels(n: int) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ factorisation. Waking a pool takes milliseconds, in which one thread factors a s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from threading import Lock
 
@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 # Columns up to which SciPy gets one thread. A larger factorisation gains more from the threads of
 # SciPy than torch loses afterwards.
 LARGEST_SINGLE_THREADED = 2048
-LARGEST_IN_ONE_THREAD = 1024
+LARGEST_IN_ONE_THREAD = 512
 """Columns up to which a whole decomposition runs in one thread, its matrix products included."""
 # The limits apply to the whole process. Two overlapping limits would restore each other's value.
 _LIMIT_LOCK = Lock()
@@ -36,16 +36,18 @@ def single_threaded_scipy(n: int) -> Iterator[None]:
 
 
 @contextmanager
-def single_threaded_torch(n: int) -> Iterator[None]:
-    """Limit torch to one thread while it works on a matrix of n columns, unless n is large."""
-    if n > LARGEST_IN_ONE_THREAD:
-        yield
-        return
+def threads_for_scipy_only(n: int) -> Iterator[None]:
+    """Limit torch to one thread; SciPy keeps its threads unless n is small or torch had only one.
+
+    For work whose large products are all computed by SciPy.
+    """
     with _TORCH_LIMIT_LOCK:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            yield
+            single = threads == 1 or n <= LARGEST_IN_ONE_THREAD
+            with single_threaded_scipy(0) if single else nullcontext():
+                yield
         finally:
             torch.set_num_threads(threads)
 
