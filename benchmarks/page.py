@@ -7,7 +7,8 @@ own line stands for all tables and plots of a result file, and `{{name: question
 figure (see `benchmarks.figures`). `{{published}}` stands for the paper's own figures. Lines between
 `{{if name}}` and `{{end}}` are shown if the result file `name.json` exists. Every table names the
 version of interpress that it was measured with. Tables of older versions follow it, folded. The
-command also rewrites the `.md` file beside every result file.
+command also rewrites the `.md` file beside every result file, and the tables on other pages that a
+comment says are `benchmarks.page.result_markdown` of a result file.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ TEMPLATES = {
 EVIDENCE = ROOT / "docs" / "evidence.md"
 _CONDITION = re.compile(r"^\{\{if ([\w-]+)\}\}\n(.*?)^\{\{end\}\}\n+", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"^\{\{([\w-]+)\}\}$", re.MULTILINE)
+_SHOWN = re.compile(
+    r"^(<!-- This table is benchmarks\.page\.result_markdown of benchmarks/results/([\w-]+)\.json;"
+    r" .*-->\n\n)(?:(?:\|.*\n)+\n)?",
+    re.MULTILINE,
+)
 _FIGURE = re.compile(r"\{\{(\w+): ([^}]*)\}\}")
 
 
@@ -43,6 +49,16 @@ def render(template: Path) -> str:
     text = _CONDITION.sub(lambda match: match[2] * bool(_files(match[1])), template.read_text())
     text = _BLOCK.sub(lambda match: block(match[1]), text)
     return _FIGURE.sub(lambda match: figure(match[1], match[2]), text)
+
+
+def with_tables(text: str) -> str:
+    """Return a page with the table of a result file after every comment that names the file."""
+
+    def shown(match: re.Match[str]) -> str:
+        path = RESULTS / f"{match[2]}.json"
+        return f"{match[1]}{result_markdown(path)}\n" if path.is_file() else match[0]
+
+    return _SHOWN.sub(shown, text)
 
 
 def block(name: str) -> str:
@@ -108,6 +124,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.parse_args(arguments)
     for path in sorted(RESULTS.glob("*.json")):
         path.with_suffix(".md").write_text(result_markdown(path))
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        text = page.read_text()
+        if with_tables(text) != text:
+            page.write_text(with_tables(text))
+            print(f"wrote {page}")
     for page, template in TEMPLATES.items():
         page.write_text(render(template))
         print(f"wrote {page}")
