@@ -4,6 +4,10 @@ The product measures them for language models (see `interpress.calibration.sensi
 error is measured by the divergence of the whole decision: errors of all positions of an example add
 up, so `M` is multiplied by the number of positions. Gradients are those of a layer's output after
 its batch norm, since selections scale weights as the batch norm does.
+
+Networks are certain of most images, whose predictions then hardly react to anything. So the squared
+error of the centred scores can be measured instead, as in the loss of distillation: then `g` is the
+gradient of a sum of these scores with random signs.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -39,17 +44,26 @@ _AT_ONCE = 32
 
 
 @contextlib.contextmanager
-def looking_ahead() -> Iterator[None]:
-    """Let analyses in the body measure sensitivities of the whole rest of the network."""
-    with mock.patch.object(steps, "_sensitivities", measured_sensitivities):
+def looking_ahead(*, scores: bool) -> Iterator[None]:
+    """Let analyses in the body measure sensitivities of the whole rest of the network.
+
+    They are those of the scores, or else of the predicted probabilities.
+    """
+    measure = partial(measured_sensitivities, scores)
+    with mock.patch.object(steps, "_sensitivities", measure):
         yield
 
 
 def measured_sensitivities(
-    spaces: Spaces, data: CalibrationSet, meaning: OutputMeaning, options: Options, bars: Display
+    scores: bool,
+    spaces: Spaces,
+    data: CalibrationSet,
+    meaning: OutputMeaning,
+    options: Options,
+    bars: Display,
 ) -> Mapping[str, Sensitivity]:
     """Return the sensitivity of every tap; raise if some tap has none."""
-    backward = _Backward(spaces, meaning, options.seed)
+    backward = _Backward(spaces, meaning, scores, options.seed)
     with bars.task("measuring sensitivities", None):
         for batch in data.batches("fit", limit=_EXAMPLES):
             for example in split_batch(batch, _AT_ONCE):
@@ -67,8 +81,8 @@ def measured_sensitivities(
 class _Backward:
     """Runs examples forwards and backwards, and sums up gradients."""
 
-    def __init__(self, spaces: Spaces, meaning: OutputMeaning, seed: int) -> None:
-        self._meaning = meaning
+    def __init__(self, spaces: Spaces, meaning: OutputMeaning, scores: bool, seed: int) -> None:
+        self._meaning, self._of_scores = meaning, scores
         self._executor = Executor(spaces.program, differentiable=True)
         self._generator = torch.Generator().manual_seed(seed)
         self.examples = 0
@@ -109,13 +123,18 @@ class _Backward:
         with torch.enable_grad():
             example = example.map(_differentiable)
             outputs = self._executor.run(example, before=before, after=after)
-            log_p = self._meaning.pick(outputs).float().log_softmax(-1)
-            log_p = log_p.reshape(-1, log_p.shape[-1])
-            uniform = torch.rand(len(log_p), 1, generator=self._generator).to(log_p)
-            totals = log_p.detach().exp().cumsum(-1)
-            drawn = torch.searchsorted(totals, uniform * totals[:, -1:])
-            drawn = drawn.clamp(max=log_p.shape[-1] - 1)
-            log_p.gather(-1, drawn).sum().backward()
+            self._end(self._meaning.pick(outputs).float()).backward()
+
+    def _end(self, scores: Tensor) -> Tensor:
+        """Return the number to differentiate, from scores (examples, classes)."""
+        if self._of_scores:
+            signs = torch.randint(2, scores.shape, generator=self._generator).mul_(2).sub_(1)
+            return ((scores - scores.mean(-1, keepdim=True)) * signs.to(scores)).sum()
+        log_p = scores.log_softmax(-1)
+        uniform = torch.rand(len(log_p), 1, generator=self._generator).to(log_p)
+        totals = log_p.detach().exp().cumsum(-1)
+        drawn = torch.searchsorted(totals, uniform * totals[:, -1:])
+        return log_p.gather(-1, drawn.clamp(max=log_p.shape[-1] - 1)).sum()
 
     def _watch_output(self, total: GradientSum, spatial: bool, value: Tensor) -> None:
         values = _rows(value.detach().clone(), spatial)

@@ -82,8 +82,10 @@ TITLES = {
     "features-first": "features first",
     "block-wise": "block-wise reconstruction first",
     "re-allocated": "re-allocated",
-    "looks-ahead": "looks ahead",
-    "selects-ahead": "looks ahead, same widths",
+    "looks-ahead": "looks ahead (predictions)",
+    "selects-ahead": "looks ahead (predictions), same widths",
+    "looks-ahead-scores": "looks ahead (scores)",
+    "selects-ahead-scores": "looks ahead (scores), same widths",
     "several-splits": "several splits",
 }
 """The variants of `tried` as the table calls them."""

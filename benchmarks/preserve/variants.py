@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -155,16 +155,16 @@ def reallocate(start: Start) -> Outcome:
     return Outcome(candidates[best], after, tuple(tried.values()), notes)
 
 
-def look_ahead(start: Start) -> Outcome:
-    """Let selection and allocation see what an error does to the decisions, layers ahead."""
-    with looking_ahead():
+def look_ahead(start: Start, *, scores: bool = False) -> Outcome:
+    """Select and allocate by what an error does to the predictions, all layers ahead."""
+    with looking_ahead(scores=scores):
         result = start.new_analysis().compress(flops=start.flops)
     return Outcome(result, start.distilled(result))
 
 
-def select_ahead(start: Start) -> Outcome:
-    """Let only the selection see that; the widths are those of the product."""
-    with looking_ahead():
+def select_ahead(start: Start, *, scores: bool = False) -> Outcome:
+    """Select by that only; the widths are those of the product."""
+    with looking_ahead(scores=scores):
         analysis = start.new_analysis()
     study, method = analysis.study, Method()
     budget = {"flops": start.flops}
@@ -204,6 +204,8 @@ VARIANTS: Mapping[str, Variant] = {
     "re-allocated": reallocate,
     "looks-ahead": look_ahead,
     "selects-ahead": select_ahead,
+    "looks-ahead-scores": partial(look_ahead, scores=True),
+    "selects-ahead-scores": partial(select_ahead, scores=True),
     "several-splits": choose_on_splits,
 }
 """The variants by their names on the command line, the released one first."""

@@ -54,7 +54,10 @@ def test_a_variant_that_fails_does_not_lose_the_others(
     monkeypatch.setitem(variants.VARIANTS, "looks-ahead", fails)
     rows = run(tmp_path, "--variants", "released", "looks-ahead", "several-splits")
     assert [row.get("failed") for row in rows] == [None, "RuntimeError: no memory left", None]
-    assert "| looks ahead | 0.2 | 0 | failed |" in (tmp_path / "preserve-tried-cpu.md").read_text()
+    assert (
+        "| looks ahead (predictions) | 0.2 | 0 | failed |"
+        in (tmp_path / "preserve-tried-cpu.md").read_text()
+    )
 
 
 def test_result_files_of_parts_are_merged(tmp_path: Path) -> None:
@@ -141,7 +144,7 @@ def _losses(wanted: features.Features, result: interpress.Result, images: Exampl
 def test_a_sensitivity_predicts_the_divergence_of_a_small_error() -> None:
     """The error is one of a convolution's output, after its batch norm."""
     model, images = demo.network(), demo.load_digits().calibration
-    with ahead.looking_ahead():
+    with ahead.looking_ahead(scores=False):
         study = interpress.analyze(model, images).study
     assert not interpress.analyze(model, images).study.statistics.sensitivities
     executor = Executor(study.spaces.program)
