@@ -7,8 +7,7 @@ own line stands for all tables and plots of a result file, and `{{name: question
 figure (see `benchmarks.figures`). `{{published}}` stands for the paper's own figures. Lines between
 `{{if name}}` and `{{end}}` are shown if the result file `name.json` exists. Every table names the
 version of interpress that it was measured with. Tables of older versions follow it, folded. The
-command also rewrites the `.md` file beside every result file, and the tables on other pages that a
-comment says are `benchmarks.page.result_markdown` of a result file.
+command also rewrites the `.md` file beside every result file.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ TEMPLATES = {
 }
 """The pages and their templates."""
 EVIDENCE = ROOT / "docs" / "evidence.md"
-_CONDITION = re.compile(r"^\{\{if ([\w-]+)\}\}\n(.*?)^\{\{end\}\}\n+", re.MULTILINE | re.DOTALL)
-_BLOCK = re.compile(r"^\{\{([\w-]+)\}\}$", re.MULTILINE)
 _SHOWN = re.compile(
     r"^(<!-- This table is benchmarks\.page\.result_markdown of benchmarks/results/([\w-]+)\.json;"
     r" .*-->\n\n)(?:(?:\|.*\n)+\n)?",
     re.MULTILINE,
 )
+_CONDITION = re.compile(r"^\{\{if ([\w-]+)\}\}\n(.*?)^\{\{end\}\}\n+", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^\{\{([\w-]+)\}\}$", re.MULTILINE)
 _FIGURE = re.compile(r"\{\{(\w+): ([^}]*)\}\}")
 
 
@@ -115,7 +114,7 @@ def result_markdown(path: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write the pages, and the tables beside the result files."""
+    """Write the pages, the tables beside the result files, and those that a comment names."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks page",
         description=__doc__,
