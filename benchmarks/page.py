@@ -33,6 +33,11 @@ TEMPLATES = {
 }
 """The pages and their templates."""
 EVIDENCE = ROOT / "docs" / "evidence.md"
+_SHOWN = re.compile(
+    r"^(<!-- This table is benchmarks\.page\.result_markdown of benchmarks/results/([\w-]+)\.json;"
+    r" .*-->\n\n)(?:(?:\|.*\n)+\n)?",
+    re.MULTILINE,
+)
 _CONDITION = re.compile(r"^\{\{if ([\w-]+)\}\}\n(.*?)^\{\{end\}\}\n+", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"^\{\{([\w-]+)\}\}$", re.MULTILINE)
 _FIGURE = re.compile(r"\{\{([\w-]+): ([^}]*)\}\}")
@@ -43,6 +48,16 @@ def render(template: Path) -> str:
     text = _CONDITION.sub(lambda match: match[2] * bool(_files(match[1])), template.read_text())
     text = _BLOCK.sub(lambda match: block(match[1]), text)
     return _FIGURE.sub(lambda match: figure(match[1], match[2]), text)
+
+
+def with_tables(text: str) -> str:
+    """Return a page with the table of a result file after every comment that names the file."""
+
+    def shown(match: re.Match[str]) -> str:
+        path = RESULTS / f"{match[2]}.json"
+        return f"{match[1]}{result_markdown(path)}\n" if path.is_file() else match[0]
+
+    return _SHOWN.sub(shown, text)
 
 
 def block(name: str) -> str:
@@ -97,7 +112,7 @@ def result_markdown(path: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write the pages, and the tables beside the result files."""
+    """Write the pages, the tables beside the result files, and those that a comment names."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks page",
         description=__doc__,
@@ -106,6 +121,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.parse_args(arguments)
     for path in sorted(RESULTS.glob("*.json")):
         path.with_suffix(".md").write_text(result_markdown(path))
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        text = page.read_text()
+        if with_tables(text) != text:
+            page.write_text(with_tables(text))
+            print(f"wrote {page}")
     for page, template in TEMPLATES.items():
         page.write_text(render(template))
         print(f"wrote {page}")

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
-from torch import Tensor, nn
 
 import interpress
-from benchmarks.examples import EFFICIENTNET, load_subject
 from benchmarks.experiment import Row
 from benchmarks.preserve.task import Task, show_progress
 
@@ -23,7 +19,7 @@ def distill(task: Task) -> Iterator[Row]:
     source = options.calibration[0]
     runs = [(n, s, b) for n in task.networks for s in task.seeds for b in task.budgets]
     for name, seed, budget in show_progress(runs, "distill"):
-        model, calibration, testing = _subject(task, name, seed, source)
+        model, calibration, testing = task.subject(name, seed, source)
         start = interpress.compress(
             model, calibration, flops=budget, lowrank=options.lowrank, seed=seed
         )
@@ -49,13 +45,3 @@ def distill(task: Task) -> Iterator[Row]:
             "kept": done.kept,
             "loss": [done.before, done.after],
         }
-
-
-def _subject(task: Task, name: str, seed: int, source: str) -> tuple[nn.Module, Tensor, Any]:
-    """Return a network, its images to train on, and others to judge on."""
-    if name == EFFICIENTNET:
-        options = task.options
-        subject = load_subject(options.data, options.weights, options.device, name)
-        return subject.model, subject.calibration, subject.judged
-    calibration, testing = task.split(seed, source)
-    return task.network(name), calibration, testing.images

@@ -58,6 +58,17 @@ COLUMNS: dict[str, dict[str, str]] = {
         "agreement": "agreement after, %",
         "steps": "steps",
     },
+    "tried": {
+        "network": "network",
+        "variant": "variant",
+        "asked": _FLOPS,
+        "runs": "seeds",
+        "before": "agreement before, %",
+        "gain before": "gain before, points",
+        "agreement": "agreement after, %",
+        "gain": "gain after, points",
+        "steps": "steps",
+    },
     "memory": {
         "network": "network",
         "1000": "1,000 images, MiB",
@@ -65,6 +76,19 @@ COLUMNS: dict[str, dict[str, str]] = {
     },
 }
 """Per measurement, the keys of its rows and their headings."""
+
+TITLES = {
+    "feature-matching": "feature matching",
+    "features-first": "features first",
+    "block-wise": "block-wise reconstruction first",
+    "re-allocated": "re-allocated",
+    "looks-ahead": "looks ahead (predictions)",
+    "selects-ahead": "looks ahead (predictions), same widths",
+    "looks-ahead-scores": "looks ahead (scores)",
+    "selects-ahead-scores": "looks ahead (scores), same widths",
+    "several-splits": "several splits",
+}
+"""The variants of `tried` as the table calls them."""
 
 
 def markdown(measurement: str, report: Row) -> str:
@@ -74,9 +98,11 @@ def markdown(measurement: str, report: Row) -> str:
         return _agreement_table(rows)
     if measurement == "distill":
         rows = _means_over_seeds(rows)
+    if measurement == "tried":
+        rows = _tried_over_seeds(rows)
     columns = COLUMNS[measurement]
     lines = [[_cell(key, row.get(key)) for key in columns] for row in rows]
-    text_columns = 2 if measurement in ("budgets", "distill") else 1
+    text_columns = 2 if measurement in ("budgets", "distill", "tried") else 1
     return table(list(columns.values()), lines, text_columns=text_columns)
 
 
@@ -120,6 +146,43 @@ def _means_over_seeds(rows: list[Row]) -> list[Row]:
         }
         for key, group in groups.items()
     ]
+
+
+def _tried_over_seeds(rows: list[Row]) -> list[Row]:
+    """Return one row per variant, with means and standard deviations over seeds."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        key = (row["network"], row["asked"], row["variant"])
+        groups.setdefault(key, []).append(row)
+    return [_variant_over_seeds(group) for group in groups.values()]
+
+
+def _variant_over_seeds(group: list[Row]) -> Row:
+    first, done = group[0], [row for row in group if "failed" not in row]
+    variant = first["variant"]
+    line: Row = {
+        "network": first["network"],
+        "variant": TITLES.get(variant, variant),
+        "asked": first["asked"],
+        "runs": len(done),
+    }
+    if not done:
+        return {**line, "before": "failed"}
+    for name in ("before", "agreement"):
+        line[name] = _mean_with_deviation([row[name] for row in done])
+    for name in ("gain before", "gain"):
+        gains = [row[name] for row in done if name in row]
+        line[name] = "" if variant == "released" else _gain(gains)
+    return {**line, "steps": round(statistics.mean(row["steps"] for row in done))}
+
+
+def _gain(gains: list[list[float]]) -> str:
+    """Return the mean gain over the released variant, with its standard error over images."""
+    if not gains:
+        return ""
+    mean = statistics.mean(gain for gain, _ in gains)
+    error = sum(error**2 for _, error in gains) ** 0.5 / len(gains)
+    return f"{mean:+.2f} ± {error:.2f}"
 
 
 def _mean_with_deviation(values: Sequence[float]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from rich.console import Console
@@ -14,8 +15,14 @@ from torch import Tensor, nn
 
 import interpress
 from benchmarks.data.cifar import Images, load_cifar
+from benchmarks.examples import EFFICIENTNET, load_subject
 from benchmarks.experiment import Row
 from benchmarks.networks import load_network
+from interpress import demo
+
+DIGITS = "digits"
+"""The network of the demo, whose images ship with the package."""
+_DIGITS_TO_CALIBRATE = 300
 
 Item = TypeVar("Item")
 
@@ -26,10 +33,14 @@ class Task:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.device: str = options.device
-        self.test = load_cifar(_cifar_folder(options.data), "test")
         self.networks: list[str] = options.networks
         self.seeds = range(options.first_seed, options.first_seed + options.seeds)
         self.budgets: list[float] = options.flops
+
+    @cached_property
+    def test(self) -> Images:
+        """The test images of CIFAR-10."""
+        return load_cifar(_cifar_folder(self.options.data), "test")
 
     def network(self, name: str) -> nn.Module:
         """Return a trained network."""
@@ -48,6 +59,24 @@ class Task:
             return self.test.images[order[:size]], testing
         train = load_cifar(_cifar_folder(self.options.data), "train", self.options.train_limit)
         return train.images[_permutation(len(train.images), seed)[:size]], testing
+
+    def subject(self, name: str, seed: int, source: str = "test") -> tuple[nn.Module, Tensor, Any]:
+        """Return a network, its calibration images, and other images to judge on.
+
+        EfficientNet-Lite2 has one split of its ImageNet samples.
+        """
+        options = self.options
+        if name == EFFICIENTNET:
+            subject = load_subject(options.data, options.weights, options.device, name)
+            return subject.model, subject.calibration, subject.judged
+        if name == DIGITS:
+            digits = demo.load_digits()
+            images = torch.cat([digits.calibration, digits.test[0]])
+            images = images[_permutation(len(images), seed)]
+            model = demo.network().to(self.device)
+            return model, images[:_DIGITS_TO_CALIBRATE], images[_DIGITS_TO_CALIBRATE:]
+        calibration, testing = self.split(seed, source)
+        return self.network(name), calibration, testing.images
 
 
 def _cifar_folder(data: Path) -> Path:

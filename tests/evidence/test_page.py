@@ -81,6 +81,17 @@ def test_every_other_measurement_is_on_a_page() -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("old", ["", "| a table |\n|---|\n\n"])
+def test_a_page_gets_the_table_that_its_comment_names(old: str) -> None:
+    name = "benchmarks/results/preserve-distill-cuda.json"
+    comment = f"<!-- This table is benchmarks.page.result_markdown of {name}; a test compares -->"
+    table = page.result_markdown(page.ROOT / name)
+    text = f"before\n\n{comment}\n\n{old}after\n"
+    assert page.with_tables(text) == f"before\n\n{comment}\n\n{table}\nafter\n"
+    unknown = text.replace("distill-cuda", "unknown")
+    assert page.with_tables(unknown) == unknown
+
+
 def test_every_plot_of_the_page_exists() -> None:
     plots = re.findall(r"\]\(\.\./benchmarks/results/([^)]*)\)", page.EVIDENCE.read_text())
     assert set(plots) == {path.name for path in RESULTS.glob("*.svg")}

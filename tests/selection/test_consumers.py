@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import interpress
 from interpress.calibration.calibrate import calibrate
+from interpress.calibration.sensitivity import Sensitivity
 from interpress.calibration.statistics import Statistics
 from interpress.graph.example import Example
 from interpress.linalg.elimination import Consumer
@@ -51,6 +52,18 @@ def test_weights_are_scaled_as_their_batch_norm_does(normed: bool) -> None:
     assert consumer is not None
     torch.testing.assert_close(consumer.U.double(), W.flatten(1).T, atol=1e-5, rtol=1e-5)
     assert torch.equal(consumer.blocks, torch.arange(72).reshape(8, 9))  # a channel is a block
+
+
+def test_the_sensitivity_of_a_convolution_weights_its_outputs() -> None:
+    torch.manual_seed(0)
+    convolution = nn.Conv2d(8, 6, 3)
+    spaces, _ = measured(nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU(), convolution), IMAGES)
+    (tap,) = spaces.taps.values()
+    sensitivity = Sensitivity(torch.randn(10, 6), 1000, of_consumer=True)
+    M, W = sensitivity.metric(), convolution.weight.detach().double()
+    expected = torch.einsum("oirs,op,pjrs->ij", W, M, W)
+    H = weight_gram(spaces, tap, spaces.program.parameters(), sensitivity)
+    torch.testing.assert_close(H, expected)
 
 
 def test_a_bias_makes_the_regression_centred() -> None:

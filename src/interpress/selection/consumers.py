@@ -42,7 +42,10 @@ def weight_gram(
             weight = weight * norm.scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
         if sensitivity is not None:
             root = torch.linalg.cholesky(sensitivity.metric(weight.device).to(weight))
-            weight = weight @ root if absorber.dim == 0 else root.mT @ weight
+            if absorber.dim == 0:
+                weight = weight @ root
+            else:
+                weight = (root.mT @ weight.flatten(1)).reshape(weight.shape)
         outer = _outer(weight, absorber, tap.size)
         H = outer if H is None else H + outer.to(H)
     return torch.zeros(tap.size, tap.size, dtype=torch.float64) if H is None else H
