@@ -83,17 +83,32 @@ def test_the_page_of_a_distilled_network_says_what_evaluation_data_showed(shell:
     assert plan["evaluation"]["examples"] == 120
     assert plan["evaluation"]["in_common"] == 0
     page = Path("closer/report.html").read_text()
-    assert "one of those that calibrated and distilled it" in page
+    assert "no evaluation example calibrated or distilled it" in page
 
 
 def test_evaluation_on_the_data_that_made_the_network_is_noticed(shell: Shell) -> None:
     assert shell("compress", *MODEL, "--flops", "0.8", "--out", "small") == 0
     assert shell("distill", "small", *MODEL, "--steps", "5", "--out", "closer") == 0
     assert shell("evaluate", *MODEL, "--compressed", "small") == 0
-    assert "was calibrated on these examples" in shell.err
-    assert shell("evaluate", *MODEL, "--compressed", "closer") == 0
-    assert "was calibrated and distilled on these examples" in " ".join(shell.err.split())
-    numpy.save("other.npy", numpy.load("x.npy") * 1.01)
+    assert "120 of the 120 examples calibrated or distilled small" in " ".join(shell.err.split())
+    x = numpy.load("x.npy")
+    numpy.save("other.npy", numpy.concatenate([x[:7], x * 1.01]))
     other = (*MODEL[:-1], "other.npy")
     assert shell("evaluate", *other, "--compressed", "closer") == 0
-    assert "on these examples" not in shell.err
+    assert "7 of the 127 examples" in " ".join(shell.err.split())
+    numpy.save("other.npy", x * 1.01)
+    assert shell("evaluate", *other, "--compressed", "closer") == 0
+    assert "examples calibrated" not in shell.err
+
+
+def test_examples_that_calibrated_count_after_a_distillation_on_others(shell: Shell) -> None:
+    x = numpy.load("x.npy")
+    numpy.save("later.npy", x * 1.01)
+    numpy.save("judged.npy", numpy.concatenate([x[:50], x * 1.01, x * 1.02]))
+    assert shell("compress", *MODEL, "--flops", "0.8", "--out", "small") == 0
+    asked = ("--data", "later.npy", "--steps", "5", "--evaluation", "judged.npy", "--out", "closer")
+    assert shell("distill", "small", *MODEL[:-2], *asked) == 0
+    plan = json.loads(Path("closer/plan.json").read_text())
+    assert plan["evaluation"]["in_common"] == 170
+    words = " ".join(shell.out.split())
+    assert "170 of the 290 evaluation examples calibrated or distilled it" in words

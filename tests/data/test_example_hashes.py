@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
 from interpress.data.calibration_set import CalibrationSet
-from interpress.data.example_hashes import count_distinct, find_copies
+from interpress.data.example_hashes import as_text, find_copies, from_text, hashes_of
 
 
 def counted(calibration: object, evaluation: object, model: nn.Module | None = None) -> int:
     model = model or nn.Linear(4, 2)
-    return find_copies(
-        CalibrationSet(calibration, model), CalibrationSet(evaluation, model)
-    ).in_common
+    known = hashes_of(CalibrationSet(calibration, model))
+    return find_copies(known, CalibrationSet(evaluation, model)).in_common
 
 
 def test_equal_examples_are_counted_wherever_they_are() -> None:
@@ -45,6 +45,14 @@ def test_all_inputs_count() -> None:
 def test_copies_of_an_example_count_once() -> None:
     x, model = torch.randn(30, 4), nn.Linear(4, 2)
     repeated = torch.cat([x, x[:1].expand(20, 4)])
-    assert count_distinct(CalibrationSet(repeated, model)) == 30
-    copies = find_copies(CalibrationSet(x[:10], model), CalibrationSet(repeated, model))
-    assert copies == (30, 30)
+    hashes = hashes_of(CalibrationSet(x[:10], model))
+    assert find_copies(hashes, CalibrationSet(repeated, model)) == (30, 30)
+
+
+def test_hashes_are_the_same_after_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes = hashes_of(CalibrationSet(torch.randn(30, 4), nn.Linear(4, 2)))
+    assert from_text(as_text(hashes * 2)) == set(hashes)
+    assert from_text(as_text([])) == set()
+    monkeypatch.setattr("interpress.data.example_hashes._MOST", 29)
+    assert as_text(hashes) is None
+    assert from_text(None) is None

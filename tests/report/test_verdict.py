@@ -246,7 +246,7 @@ def test_a_significant_drop_of_accuracy_fails(record: dict[str, Any]) -> None:
             "classes": classes,
         }  # fmt: skip
         # the exact test: lost decisions among all that are right in one network only
-        fails = binom.cdf(gained, lost + gained, 0.5) < 0.025
+        fails = bool(binom.cdf(gained, lost + gained, 0.5) < 0.025)
         assert (rule in failed(record)) is fails, (lost, gained)
     (check,) = (c for c in verdict_of(Facts(record)).checks if c.rule == rule)
     assert "10 right decisions became wrong, 1 wrong ones right" in check.found

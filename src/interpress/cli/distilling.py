@@ -25,12 +25,18 @@ from interpress.cli.printing import (
     verdict_text,
 )
 from interpress.data.calibration_set import CalibrationSet
+from interpress.data.example_hashes import as_text, hashes_of
 from interpress.errors import ArgumentError
 from interpress.parallel.processes import process_group
 from interpress.report.facts import Facts
 from interpress.report.page import page_of
 from interpress.report.verdict import verdict_of
-from interpress.storage.plan_record import Origin, distilled_record, evaluation_record
+from interpress.storage.plan_record import (
+    Origin,
+    distilled_record,
+    evaluation_record,
+    used_examples,
+)
 from interpress.storage.result_folder import (
     PAGE,
     checked_target,
@@ -77,17 +83,18 @@ def distill(
             original, smaller, batches, seed=data.seed, **options.limits, **output.arguments()
         )
         if processes.is_first:
-            read, judged = CalibrationSet(batches, original), None
+            plan, read, judged = read_plan(folder), CalibrationSet(batches, original), None
+            before, trained = used_examples(plan), set(hashes_of(read))
             if others is not None:
                 assert options.evaluation is not None
                 networks = original, distilled.model
                 agreement = compare(networks, others, None, output, options.evaluation)
                 notes = [str(distilled.distillation)]
-                judged = evaluation_record(agreement, notes, read, CalibrationSet(others, original))
-            origin = Origin(command_line(), batches.count, read.digest())
-            record = distilled_record(
-                read_plan(folder), original, distilled, read.first(), origin, judged
-            )
+                used = None if before is None else before | trained
+                judged = evaluation_record(agreement, notes, used, CalibrationSet(others, original))
+            known = None if before is None else as_text(before | trained)
+            origin = Origin(command_line(), batches.count, read.digest(), known)
+            record = distilled_record(plan, original, distilled, read.first(), origin, judged)
             save_distilled(
                 folder, record, (original, distilled.model), options.out, options.force,
                 page_of(record),

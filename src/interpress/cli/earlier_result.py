@@ -13,9 +13,11 @@ from interpress.cli.data_files.batches import Batches
 from interpress.cli.failing import warn
 from interpress.cli.model_options import ModelOptions
 from interpress.data.calibration_set import CalibrationSet
+from interpress.data.example_hashes import hashes_of
 from interpress.data.preprocessing import Preprocessing, differences
 from interpress.errors import ArgumentError
 from interpress.storage.architecture import has_other_weights
+from interpress.storage.plan_record import used_examples
 from interpress.storage.result_folder import read_plan
 
 _IMAGE_NUMBERS = ("size", "mean", "std")
@@ -31,7 +33,7 @@ def load_earlier(
 ) -> nn.Module:
     """Return the network in a folder; warn if it was made from other weights or other inputs.
 
-    With `only_these_weights`, other weights are an error.
+    With `only_these_weights`, both are errors.
     """
     smaller = interpress.load(folder, network)
     plan = read_plan(folder)
@@ -50,23 +52,23 @@ def load_earlier(
         )
     saved, here = plan.get("preprocessing") or {}, batches.preprocessing()
     if changed := differences(saved, here):
-        warn(_differently_prepared(folder, changed, saved, here))
+        text = _differently_prepared(folder, changed, saved, here)
+        if only_these_weights:  # it would learn from inputs that it never gets
+            raise ArgumentError(text)
+        warn(text)
     return smaller
 
 
 def warn_if_used(folder: Path, data: CalibrationSet) -> None:
-    """Warn if a result was calibrated or distilled on these very examples."""
-    plan = read_plan(folder)
-    uses = {
-        "calibrated": (plan.get("report") or {}).get("data") or {},
-        "distilled": (plan.get("distilled") or {}).get("origin") or {},
-    }
-    digest = data.digest()
-    found = [use for use, about in uses.items() if about.get("sha256") == digest]
-    if found:
+    """Warn if examples helped to make the result in a folder."""
+    if not (known := used_examples(read_plan(folder))):
+        return
+    found = hashes_of(data)
+    used = sum(one in known for one in found)
+    if used:
         warn(
-            f"{folder} was {' and '.join(found)} on these examples, so agreement on them is too "
-            "optimistic; give others with --data"
+            f"{used:,} of the {len(found):,} examples calibrated or distilled {folder}, so "
+            "agreement on them is too optimistic; leave them out"
         )
 
 

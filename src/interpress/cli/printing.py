@@ -44,7 +44,7 @@ def print_table(
 
 def evaluation_text(evaluated: Mapping[str, Any]) -> str:
     """Return what the evaluation data showed, as it is recorded in `plan.json`."""
-    text = f"on {evaluated['on']}: {evaluated['text']}"
+    text = "\n".join([f"on {evaluated['on']}: {evaluated['text']}", *evaluated["scores"]])
     if evaluated["accuracy"] is not None:
         before, after = evaluated["accuracy"]
         text += f"\naccuracy {before:.2%} before, {after:.2%} after"

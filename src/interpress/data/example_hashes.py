@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import torch
@@ -13,32 +14,46 @@ from interpress.data.batches import batch_size
 from interpress.data.calibration_set import CalibrationSet
 from interpress.graph.example import Example
 
-_BYTES = 16  # of a hash; two of a billion different examples have the same one by chance 1e-20
+_BYTES = 8  # of a hash; some of a million examples equal some of another million by chance 1e-7
+_MOST = 100_000  # hashes that a file holds
 
 
 class Copies(NamedTuple):
     """Copies among evaluation examples."""
 
     in_common: int
-    """How many of them are calibration examples too."""
+    """How many of them helped to make the network."""
     distinct: int
     """How many different ones there are."""
 
 
-def find_copies(calibration: CalibrationSet, evaluation: CalibrationSet) -> Copies:
-    """Read both sets and compare their examples.
+def hashes_of(data: CalibrationSet) -> list[bytes]:
+    """Read the data and return a hash of every example.
 
     Examples are the same if all their inputs are equal, in the dtype of the model. Labels do not
     count.
     """
-    known = {found for example in calibration.batches() for found in _hashes(example)}
-    hashes = [found for example in evaluation.batches() for found in _hashes(example)]
+    return [found for example in data.batches() for found in _hashes(example)]
+
+
+def find_copies(known: Collection[bytes], evaluation: CalibrationSet) -> Copies:
+    """Read the data and compare the examples with hashes that are known."""
+    known, hashes = set(known), hashes_of(evaluation)
     return Copies(sum(found in known for found in hashes), len(set(hashes)))
 
 
-def count_distinct(data: CalibrationSet) -> int:
-    """Read the data and return how many different examples they hold."""
-    return len({found for example in data.batches() for found in _hashes(example)})
+def as_text(hashes: Collection[bytes]) -> str | None:
+    """Return different hashes as text for a file; None if they are too many."""
+    different = sorted(set(hashes))
+    return base64.b64encode(b"".join(different)).decode() if len(different) <= _MOST else None
+
+
+def from_text(text: str | None) -> set[bytes] | None:
+    """Return the hashes that `as_text` wrote; None if it wrote none."""
+    if text is None:
+        return None
+    packed = base64.b64decode(text)
+    return {packed[start : start + _BYTES] for start in range(0, len(packed), _BYTES)}
 
 
 def _hashes(batch: Example) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ from interpress.data.batches import batch_size
 from interpress.data.calibration_set import CalibrationSet
 from interpress.data.inputs import LABELS, Forward, required_inputs
 from interpress.data.masks import Mask
+from interpress.data.texts import tokenized
 from interpress.errors import DataError
 from interpress.evaluation.output_meaning import AUTO, Output, OutputMeaning, find_meaning
 from interpress.evaluation.outputs import flatten_output
@@ -34,14 +35,15 @@ def agreement(
     kind: str = AUTO,
     output: Output = None,
     mask: Mask | None = None,
+    tokenizer: Any = None,
     progress: bool | None = None,
 ) -> Agreement:
     """Compare what two networks decide on the same data.
 
-    A network may also be an exported program, or the path of a `.pt2` or ONNX file. `data` as for
-    `compress`. Labels are taken from `(inputs, labels)` batches, from a `labels` key, or from
-    `labels=` (one per example, in order). A network without decisions (one number per example, an
-    image) gets `output_error`. `kind=` overrides what the shape of the output suggests:
+    A network may also be an exported program, or the path of a `.pt2` or ONNX file. `data` and
+    `tokenizer` as for `compress`. Labels are taken from `(inputs, labels)` batches, from a `labels`
+    key, or from `labels=` (one per example, in order). A network without decisions (one number per
+    example, an image) gets `output_error`. `kind=` overrides what the shape of the output suggests:
     "classification" (scores along the last dim), "segmentation" (scores along dim 1), "binary" (the
     sign of one score), "decisions" (integers) or "regression".
 
@@ -54,6 +56,8 @@ def agreement(
     from a batch to a tensor (examples, positions). Default: its `attention_mask`, and labels of
     -100.
     """
+    if tokenizer is not None:
+        data = tokenized(data, tokenizer)
     networks = unwrap(as_network(first)), unwrap(as_network(second))
     for network in networks:
         check_has_values(network)

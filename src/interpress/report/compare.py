@@ -112,7 +112,7 @@ def _table(entries: Sequence[Entry]) -> str:
         stored = facts.extra.get("bytes")
         row = [
             name if entry.link is None else f'<a href="{attribute(entry.link)}">{name}</a>',
-            f"<code>{escape(facts.asked)}</code><br> {escape(facts.method)}",
+            f"<code>{escape(facts.asked)}</code><br> {escape(facts.method)}{_distilled(facts)}",
             percent(facts.left("flops")),
             percent(facts.left("parameters")),
             "" if stored is None else size(stored[1]),
@@ -125,6 +125,11 @@ def _table(entries: Sequence[Entry]) -> str:
         row.append(f'<span class="mark {_KINDS[level]}">{_WORDS[level]}</span>')
         rows.append(row)
     return table(head, rows, kind="results")
+
+
+def _distilled(facts: Facts) -> str:
+    done = facts.record.get("distilled")
+    return f", distilled ({plural(done['steps'], 'step')})" if done and done["kept"] else ""
 
 
 def _quality(entries: Sequence[Entry]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from interpress.data.calibration_set import CalibrationSet
+from interpress.data.example_hashes import hashes_of
 from interpress.data.sources import rereadable
 from interpress.evaluation.agreement import agreement
 from interpress.evaluation.tally import Agreement
@@ -39,7 +40,9 @@ def written_report(
         data = CalibrationSet(
             evaluation, outcome.study.original, forward=options.forward, mask=options.mask
         )
-        judged = evaluation_record(measured, outcome.notes, outcome.study.data, data)
+        calibration = outcome.study.data
+        used = None if calibration is None else set(hashes_of(calibration))
+        judged = evaluation_record(measured, outcome.notes, used, data)
     record = plan_record(outcome, judged, measure=True)
     found = None
     if examples:

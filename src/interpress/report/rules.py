@@ -38,31 +38,22 @@ def independence(facts: Facts) -> Check:
         return Check(rule, found, False, measure, is_final=True)
     common, number = facts.in_common, int(facts.judged["examples"])
     if common is None:
-        found = "Evaluation data were given. They were not compared with the calibration data."
-        return Check(rule, found, True)
+        found = "Not known: the examples that made the network were not at hand to compare with."
+        own = "Judge it on data of which you know that they played no part."
+        return Check(rule, found, False, own, is_final=True)
     if common == 0:
-        return Check(rule, f"Yes: no evaluation example is {_compared_with(facts)}.", True)
+        found = (
+            "Yes: no evaluation example calibrated or distilled it (equal inputs were looked for)."
+        )
+        return Check(rule, found, True)
     return Check(
         rule,
-        f"No: {count(common)} of the {count(number)} evaluation examples are calibration examples "
-        "too.",
+        f"No: {count(common)} of the {count(number)} evaluation examples calibrated or distilled "
+        "it.",
         False,
-        f"Leave the {count(common)} calibration examples out of the evaluation data, and measure "
-        "again (with --evaluation).",
+        f"Leave these {count(common)} examples out of the evaluation data, and measure again (with "
+        "--evaluation).",
         is_final=common <= FEW_IN_COMMON * number,
-    )
-
-
-def _compared_with(facts: Facts) -> str:
-    """Return which examples the evaluation data were compared with."""
-    origin = facts.distilled_from
-    if origin is None:
-        return "a calibration example"
-    if origin["sha256"] == facts.data.get("sha256"):
-        return "one of those that calibrated and distilled it"
-    return (
-        "one of those that distilled it; those that calibrated it were other ones, which were not "
-        "at hand to compare with"
     )
 
 

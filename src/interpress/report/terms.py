@@ -76,7 +76,7 @@ TERMS = {
         "Error of a space",
         "How well the kept channels reproduce the removed ones where they are read: the spectral "
         "norm of the difference, relative to that of the activations. The layers that read them "
-        "are re-solved afterwards, so the output changes less than this.",
+        "are re-solved afterwards, so the outputs usually change less than this.",
     ),
     "bound": (
         "Over SVD",
@@ -91,8 +91,9 @@ TERMS = {
     "identity": (
         "Projection identity",
         "A check of the surgery: the smaller network must give the outputs of the original in "
-        "which every removed channel is replaced by its reconstruction from the kept ones. The "
-        "number is the relative difference; rounding alone gives about 1e-6 in single precision.",
+        "which every removed channel is replaced by its reconstruction from the kept ones. It is "
+        "checked in double precision, unless the model computes in another one. The number is the "
+        "relative difference; as much as rounding explains is allowed.",
     ),
     "product": (
         "Product identity",

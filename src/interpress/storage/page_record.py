@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from interpress.allocation.curve import Point
-from interpress.data.example_hashes import count_distinct
+from interpress.data.example_hashes import as_text, hashes_of
 from interpress.method import METHODS, Method
 from interpress.onnx_files.source import source_of
 from interpress.pipeline.options import Options
@@ -145,12 +145,14 @@ def _data(outcome: Outcome, measure: bool) -> dict[str, Any]:
         if tensor.ndim
     ]
     held = outcome.agreement is not None and data is not None and data.holds_out
+    hashes = hashes_of(data) if data is not None and measure else None
     return {
         "fitted": study.statistics.examples,
         "held_out": outcome.agreement.examples if held and outcome.agreement else 0,
         "fingerprint": study.statistics.data,
         "sha256": data.digest() if data is not None and measure else None,
-        "distinct": count_distinct(data) if data is not None and measure else None,
+        "distinct": None if hashes is None else len(set(hashes)),
+        "hashes": None if hashes is None else as_text(hashes),
         "inputs": inputs,
         "captured": captured_examples(outcome.spaces),
     }

@@ -11,7 +11,7 @@ from torch import nn
 
 from interpress._version import __version__
 from interpress.data.calibration_set import CalibrationSet
-from interpress.data.example_hashes import find_copies
+from interpress.data.example_hashes import find_copies, from_text
 from interpress.distillation.run import Distilled
 from interpress.evaluation.tally import Agreement
 from interpress.files.tensor_file import FORMAT_VERSION
@@ -71,14 +71,14 @@ def plan_record(
 def evaluation_record(
     judged: Agreement,
     notes: Sequence[str],
-    fitted: CalibrationSet | None,
+    used: set[bytes] | None,
     evaluation: CalibrationSet,
 ) -> dict[str, Any]:
     """Return agreement on evaluation data, with a hash of them and the copies among them.
 
-    `fitted` are the examples that made the network; None if there are none to compare with.
+    `used` are hashes of all examples that helped to make the network; None if they are not known.
     """
-    copies = None if fitted is None else find_copies(fitted, evaluation)
+    copies = None if used is None else find_copies(used, evaluation)
     record = evidence(judged, "evaluation data", notes)
     assert record is not None
     return record | {
@@ -88,6 +88,17 @@ def evaluation_record(
     }
 
 
+def used_examples(record: Mapping[str, Any]) -> set[bytes] | None:
+    """Return hashes of the examples that calibrated and distilled a result; None if not known."""
+    data = (record.get("report") or {}).get("data") or {}
+    calibrated = from_text(data.get("hashes"))
+    origin = (record.get("distilled") or {}).get("origin")
+    if origin is None or calibrated is None:
+        return calibrated
+    distilled = from_text(origin.get("hashes"))
+    return None if distilled is None else calibrated | distilled
+
+
 class Origin(NamedTuple):
     """Where a distillation of a saved result comes from."""
 
@@ -95,6 +106,8 @@ class Origin(NamedTuple):
     examples: int
     sha256: str
     """Of the data that it trained on and was judged on."""
+    hashes: str | None
+    """Of these examples and of those of earlier distillations; see `data.example_hashes`."""
 
 
 def distilled_record(

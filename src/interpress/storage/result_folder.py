@@ -219,10 +219,16 @@ def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def _plan(source: Path) -> tuple[dict[str, Any], str]:
     """Return the checked content of `plan.json`, and its text."""
     if not source.is_dir():
-        raise StorageError(f"{source} is not a folder; give the one that was saved to")
+        raise StorageError(
+            f"{source} is not a folder; give the folder of a result (on the command line, it comes "
+            "before the model)"
+        )
     for name in (PLAN, WEIGHTS):
         if not (source / name).is_file():
-            raise StorageError(f"{source} lacks {name}; copy the folder again, or save again")
+            raise StorageError(
+                f"{source} lacks {name}, so it is no folder of a result; give another, or copy or "
+                "save the result again"
+            )
     try:
         text = (source / PLAN).read_text(encoding="utf-8")
         record = json.loads(text, parse_constant=_refuse_constant)

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from interpress.cli.data_files.data_file import DataFile
 from interpress.cli.data_files.registry import kind_of_file, open_data_file
+from interpress.cli.data_files.running_text import USUAL_LENGTH
 from interpress.cli.data_options import DEFAULT_LIMIT, DataOptions
 from interpress.cli.failing import advise_if_misfit, note, warn
 from interpress.cli.model_options import ModelOptions
 from interpress.cli.timm_models import PREFIX, prepared_like_timm
-from interpress.errors import DataError
+from interpress.errors import ArgumentError, DataError
 
 _CACHE_BYTES = 2**30  # prepared batches that are kept in memory instead of prepared again
 
@@ -34,6 +35,8 @@ def open_batches(
         data = prepared_like_timm(data, model.name)
     if data.tokenizer is None:
         data = replace(data, tokenizer=Path(model.name))
+    if data.text is not None and network is not None:
+        data = replace(data, length=_fitting_length(data.length, network))
     file = open_data_file(data)
     advise_if_misfit(file.if_misfit)
     if network is not None:
@@ -45,6 +48,21 @@ def open_batches(
             "random; --limit 0 uses all"
         )
     return batches
+
+
+def _fitting_length(asked: int | None, network: nn.Module) -> int | None:
+    """Return how many tokens an example of running text has, at most as many as the model's config
+    has positions for; None leaves it to the tokenizer."""
+    config = getattr(network, "config", None)
+    positions = getattr(config, "max_position_embeddings", None)
+    if not isinstance(positions, int) or positions < 1:
+        return asked
+    if asked is not None and asked > positions:
+        raise ArgumentError(
+            f"--length {asked} is more than the {positions} positions of {type(network).__name__}; "
+            f"give at most {positions}"
+        )
+    return min(USUAL_LENGTH, positions) if asked is None else asked
 
 
 def _check_names(path: Path, names: Sequence[str], network: nn.Module) -> None:

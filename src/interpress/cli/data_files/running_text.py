@@ -18,7 +18,7 @@ from interpress.cli.data_files.text import (
 )
 from interpress.cli.data_options import DataOptions
 
-_LENGTH = 512  # tokens per example, unless the user or the tokenizer says fewer
+USUAL_LENGTH = 512  # tokens per example, unless the user, the model or the tokenizer says fewer
 
 
 class RunningText(DataFile):
@@ -30,8 +30,8 @@ class RunningText(DataFile):
     def __init__(self, options: DataOptions) -> None:
         text = read_text(options.path)
         self._tokenizer = tokenizer = load_tokenizer(options.path, options.tokenizer)
-        longest = int(getattr(tokenizer, "model_max_length", None) or _LENGTH)
-        length = options.length or min(_LENGTH, longest)
+        longest = int(getattr(tokenizer, "model_max_length", None) or USUAL_LENGTH)
+        length = options.length or min(USUAL_LENGTH, longest)
         tokens = torch.tensor(tokenizer(text, verbose=False)["input_ids"], dtype=torch.long)
         warn_if_unknown(tokenizer, {"input_ids": tokens}, options.path)
         self._length = length
