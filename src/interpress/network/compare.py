@@ -59,8 +59,11 @@ class Comparison:
             return f"{self.best}; the others that were tried give the same widths"
         others = sorted((loss, name) for name, loss in self.losses.items() if name != self.best)
         listed = ", ".join(f"{name} {loss:.3g}" for loss, name in others)
-        when = "after" if self.refitted else "before"
-        return f"{self.best}, {loss} {self.losses[self.best]:.3g} {when} the refit ({listed})"
+        when, here = "after" if self.refitted else "before", self.losses[self.best]
+        text = f"{self.best}, {loss} {here:.3g} {when} the refit ({listed})"
+        if any(other < here for other, _ in others):
+            text += "; a lower loss counts only if it is clearly lower"
+        return text
 
 
 def is_enough_held_out(study: Study) -> bool:
