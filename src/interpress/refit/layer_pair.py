@@ -93,15 +93,6 @@ def _constants(node: fx.Node) -> list[object]:
     return [leaf for leaf in leaves if not isinstance(leaf, fx.Node)]
 
 
-def uses_of_weights(program: Program) -> dict[str, int]:
-    """Return how many operators read each weight."""
-    counts: dict[str, int] = {}
-    for node in program.nodes:
-        if node.op == "placeholder" and (name := program.weights.get(captured_name(node))):
-            counts[name] = counts.get(name, 0) + len(node.users)
-    return counts
-
-
 def kept_outputs(cut: Cut, weight: str | None, dim: int = 0) -> Tensor | None:
     """Return which outputs of a dense layer stay: those along this dim of its weight."""
     if weight is None or weight not in cut.spaces.trace.weights:
