@@ -23,6 +23,7 @@ from interpress.distillation.run import Distilled
 from interpress.evaluation.output_meaning import AUTO, Output
 from interpress.formats.network_formats import as_network
 from interpress.graph.dispatched import without_dispatch
+from interpress.graph.garbage import old_objects_set_aside
 from interpress.graph.model_state import untouched, unwrap
 from interpress.method import Method
 from interpress.onnx_files.compare import check_reading
@@ -186,7 +187,7 @@ def _analyzed(model: Any, data: Any, options: Options, part: str | None) -> Anal
     network = whole if options.part is None else options.part.module
     if not processes.is_first:
         options = replace(options, progress=False)
-    with untouched(network):
+    with untouched(network), old_objects_set_aside():
         calibration = read_data(network, data, options)
         check_reading(network, calibration.first())
         with inputs_blamed(calibration):

@@ -9,11 +9,10 @@ from torch import nn
 from interpress.allocation.plan import Plan
 from interpress.calibration.study import Study
 from interpress.evaluation.held_out_loss import held_out_loss
-from interpress.evaluation.tally import Agreement
 from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
 from interpress.network.build_by_block import build_by_block
-from interpress.network.compare import is_enough_held_out
+from interpress.network.compare import CutNetwork, is_enough_held_out
 from interpress.network.network import Network
 from interpress.network.refit_examples import refit_examples
 from interpress.progress import Display
@@ -32,11 +31,11 @@ def build(
     *,
     memory: float | None = None,
     checkpoint: Checkpoint | None = None,
-    known: Agreement | None = None,
+    known: CutNetwork | None = None,
 ) -> Network:
     """Return the network of a plan; the refit may hold `memory` GiB.
 
-    `known` is the agreement before the refit, if the plan was compared with others.
+    `known` is the network before the refit, if the plan was compared with others.
     """
     kept = plan.kept
     refits = method.refit and bool(kept)
@@ -45,24 +44,27 @@ def build(
         network = build_by_block(study, plan, method, examples, bars, checkpoint or Checkpoint())
         if network is not None:
             return network
-    T = study.interpolations(kept, regularize=method.regularize) if method.correct else {}
-    cut = Cut(study.spaces, kept, T)
-    corrected = shrunk_copy(cut)
+    if known is not None:
+        cut, corrected, agreement = known
+    else:
+        T = study.interpolations(kept, regularize=method.regularize) if method.correct else {}
+        cut, agreement = Cut(study.spaces, kept, T), None
+        corrected = shrunk_copy(cut)
     proof = check(study.spaces, cut, corrected)
     if not refits:
-        agreement = known
-        if known is None and study.data is not None:
+        if agreement is None and study.data is not None:
             agreement = study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement)
     solved = refit_cut(study, cut, corrected, method, bars, memory=memory)
     if not solved.weights:
-        agreement = study.evaluator().agreement(corrected)
+        if agreement is None:
+            agreement = study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement, solved)
     refitted = copy_with(corrected, solved.weights)
-    if known is None:
+    if agreement is None:
         before, after = study.evaluator().agreements(corrected, refitted)
     else:
-        before, after = known, study.evaluator().agreement(refitted)
+        before, after = agreement, study.evaluator().agreement(refitted)
     if is_better(study, corrected, refitted, held_out_loss(before), held_out_loss(after)):
         return Network(refitted, plan, cut, proof, after, solved, refit_kept=True)
     return Network(corrected, plan, cut, proof, before, solved)

@@ -23,16 +23,18 @@ from interpress.graph.fast_kernels import fast_kernels
 from interpress.graph.normalised import inverse_sizes, normalised_value
 from interpress.graph.passage import Passage
 from interpress.graph.patterns import Epilogue, epilogue_of
-from interpress.graph.program import Program, fixed_size
+from interpress.graph.program import Program
 from interpress.graph.rows import BatchRows
 from interpress.linalg.low_rank import Factors
 from interpress.refit.layer_pair import (
     LayerPair,
     Pairs,
     equal_values,
+    has_shape_of,
     kept_outputs,
 )
 from interpress.refit.layer_rows import FullRows, LayerRows, LayerSample
+from interpress.refit.rows_with_target import row_weights, rows_with_target
 from interpress.refit.sample_size import sample_size
 from interpress.refit.solve_layer import solve_layer, solve_thin_layer
 from interpress.refit.thin_layer import ThinLayer
@@ -216,15 +218,7 @@ class SideBySide:
         full_values = self._full_frames[0].values
         if full.summand not in full_values:
             return None
-        shape, output = full_values[full.summand].shape, node.meta["val"].shape
-        captured = [fixed_size(size) for size in output]
-        # one of both may be the same for all examples, such as learned positions
-        examples = fixed_size(full.summand.meta["val"].shape[0]) if shape else None
-        same_shape = (
-            len(shape) == len(output)
-            and examples == captured[0]
-            and all(size in (None, own) for size, own in zip(captured[1:], shape[1:], strict=True))
-        )
+        same_shape = has_shape_of(full.summand, full_values[full.summand].shape, node)
         return (full.summand, small.summand) if same_shape else None
 
     def _sample(self, layer: LayerPair, batch: int, at: Tensor | None) -> LayerSample:
@@ -234,7 +228,9 @@ class SideBySide:
         if layer.summands is not None:
             summand = dense.outputs(frame.values[layer.summands[1]], at)
         X = dense.inputs(operand, at)
-        weights = self._row_weights(layer, batch, operand, at, len(X))
+        weights = None
+        if self._weights is not None:
+            weights = row_weights(layer, self._weights[batch], operand, at, len(X))
         counts = dense.counting(operand, at, self._batches[batch])
         return LayerSample(at, X, summand, weights, counts)
 
@@ -243,21 +239,6 @@ class SideBySide:
         wanted = sample_size(layer.dense, self._of_tokens)
         (operand, *_), _ = self._small.arguments(self._small_frames[batch], layer.small_node)
         return layer.dense.positions(operand, -(-wanted // self._examples), self._batches[batch])
-
-    def _row_weights(
-        self, layer: LayerPair, batch: int, operand: Tensor, at: Tensor | None, rows: int
-    ) -> Tensor | None:
-        """Return the weight of every row: that of its example, where rows belong to examples."""
-        if self._weights is None:
-            return None
-        weights = self._weights[batch]
-        batch_dim = layer.small_node.meta["val"].shape[0]
-        if len(operand) != len(weights) or fixed_size(batch_dim) is not None:
-            return torch.ones(rows)
-        if at is None or layer.dense.spatial:
-            return weights.repeat_interleave(rows // len(weights))
-        per_example = operand.numel() // operand.shape[-1] // len(weights)
-        return weights[at // per_example]
 
     def _full_rows(
         self, layer: LayerPair, batch: int, output: Tensor, at: Tensor | None
@@ -273,20 +254,12 @@ class SideBySide:
 
     def _rows(self, layer: LayerPair, full: FullRows, sample: LayerSample) -> LayerRows:
         """Return sampled inputs with the target that the full network's rows set for them."""
-        dense, kept = layer.dense, layer.kept.to(full.output.device)
-        target = full.output.index_select(1, kept)
-        offset = target.new_zeros(1, target.shape[1]) if sample.summand is None else sample.summand
-        if layer.small_epilogue.norm is not None:
-            offset = offset + layer.small_epilogue.norm.shift.to(target)
-        if layer.summands is not None and full.summand is not None:
-            target = target + full.summand.index_select(1, kept)
-        weights = sample.weights
-        if self._of_tokens and layer.is_normalised:
-            known = self._weights_by_size.get(dense.weight)
-            factors = inverse_sizes(target) if known is None else known.factors(target)
-            by_size = factors.square_().reshape(-1).to("cpu", torch.float32)
-            weights = by_size if weights is None else weights * by_size
-        return LayerRows(sample.X, target, offset, weights).only(sample.counts)
+        if not self._of_tokens or not layer.is_normalised:
+            return rows_with_target(layer, full, sample)
+        known = self._weights_by_size.get(layer.dense.weight)
+        return rows_with_target(
+            layer, full, sample, inverse_sizes if known is None else known.factors
+        )
 
     def _refit(self, layer: LayerPair, rows: list[LayerRows]) -> None:
         """Solve for the weights of one layer, and replace them if held-out rows improve."""
