@@ -12,7 +12,7 @@ from interpress.evaluation.held_out_loss import held_out_loss
 from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
 from interpress.network.build_by_block import build_by_block
-from interpress.network.compare import CutNetwork, is_enough_held_out
+from interpress.network.compare import CutNetwork, cut_of, is_enough_held_out
 from interpress.network.network import Network
 from interpress.network.refit_examples import refit_examples
 from interpress.progress import Display
@@ -47,8 +47,7 @@ def build(
     if known is not None:
         cut, corrected, agreement = known
     else:
-        T = study.interpolations(kept, regularize=method.regularize) if method.correct else {}
-        cut, agreement = Cut(study.spaces, kept, T), None
+        cut, agreement = cut_of(study, plan, method), None
         corrected = shrunk_copy(cut)
     proof = check(study.spaces, cut, corrected)
     if not refits:

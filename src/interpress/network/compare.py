@@ -224,7 +224,7 @@ def _agreements(
         found = agreements_by_block(study, plans, method, evaluator, half, bars, checkpoint)
         return found, {}
     with bars.task("comparing allocations", None):
-        cuts = [_cut(study, plan, method, half) for plan in plans.values()]
+        cuts = [cut_of(study, plan, method, half) for plan in plans.values()]
         networks = [shrunk_copy(cut) for cut in cuts]
         few = half is not None or study.meaning.tokens is not None  # of texts, close ones matter
         agreements = _evaluator(study, half).agreements(
@@ -243,7 +243,8 @@ def _evaluator(study: Study, half: int | None) -> Evaluator:
     return study.evaluator("all" if study.fit_examples == 1 else part)
 
 
-def _cut(study: Study, plan: Plan, method: Method, half: int | None) -> Cut:
+def cut_of(study: Study, plan: Plan, method: Method, half: int | None = None) -> Cut:
+    """Return the cut of a plan, interpolated from all examples or from one half."""
     T = {}
     if method.correct:
         T = study.interpolations(plan.kept, half, regularize=method.regularize)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -57,7 +57,7 @@ def outputs_to_record(spaces: Spaces, memory: float | None, expected: int) -> La
     """Return what records the original's outputs on about `expected` examples, if a refit gains.
 
     It takes at most half of the memory of a refit, which then holds the values of one network only.
-    How many inputs every layer keeps is not known yet, so there are enough rows for half of them.
+    How many inputs every layer keeps is not known yet, so there are enough rows for all of them.
     Not for language models.
     """
     taken = min(expected, examples_taken(spaces, memory, of_tokens=False))
@@ -65,9 +65,7 @@ def outputs_to_record(spaces: Spaces, memory: float | None, expected: int) -> La
         return None
 
     def per_example(dense: DenseLayer) -> int:
-        smaller = replace(dense, shape=(dense.shape[0], -(-dense.shape[1] // 2), *dense.shape[2:]))
-        rows = max(sample_size(layer, of_tokens=False) for layer in (dense, smaller))
-        return -(-rows // taken)
+        return -(-sample_size(dense, of_tokens=False) // taken)
 
     return LayerOutputs(spaces.program, per_example, _bytes_of_values(memory, of_tokens=False) // 2)
 
