@@ -97,7 +97,7 @@ class LayerOutputs:
             self.release()  # rows of one example could not be told from those of another
             return
         at = dense.output_positions(value, layer.per_example, self._batch)
-        output, summand = dense.outputs(value, at), None
+        output, summand = _rows(dense, value, at), None
         if epilogue.norm is not None and epilogue.norm.node not in self._kernels:
             output = epilogue.norm.applied(output)
         if epilogue.summand is not None:
@@ -105,7 +105,7 @@ class LayerOutputs:
             if self._last_reader[epilogue.summand] is node:
                 self._waiting.pop(epilogue.summand, None)
             if added is not None and added.shape == value.shape:
-                summand = dense.outputs(added, at)
+                summand = _rows(dense, added, at)
         channels = value.shape[1] if dense.spatial else value.shape[-1]
         length = value.numel() // (len(value) * channels)
         self._rows[node].append(RecordedRows(at, output, summand, length))
@@ -136,6 +136,12 @@ class LayerOutputs:
             at = (within[chosen] + start[: len(chosen), None]).reshape(-1)
         summand = None if recorded.summand is None else select(recorded.summand)
         return RecordedRows(at, select(recorded.output), summand, recorded.length)
+
+
+def _rows(dense: DenseLayer, value: Tensor, at: Tensor | None) -> Tensor:
+    """Return a copy of some rows, because a later operator may overwrite the value."""
+    rows = dense.outputs(value, at)
+    return rows.clone() if at is None else rows
 
 
 @dataclass(frozen=True, eq=False)
