@@ -112,8 +112,7 @@ class Analysis:
                 network = distilled(self.study, network, data, options.distill, bars)
         calibration = self.study.data
         warn_if_memorized(network.agreement, calibration is None or calibration.holds_out)
-        study = replace(self.study, outputs=None)  # a result does not hold what it was made from
-        result = Result(options, study, effects, network)
+        result = Result(options, self.study, effects, network)
         if options.part is not None and self.study.data is not None:
             options.part.check_runs(result.model, next(self.study.data.raw()))
         return result

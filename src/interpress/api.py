@@ -133,7 +133,7 @@ def compress(
             preprocessing=as_preprocessing(preprocessing))  # fmt: skip
         limits = WidthLimits(round_to, min_width, same_widths)
         asked = options.asking(budget, method, limits, progress)
-        return _analyzed(model, _tokens(data, tokenizer), asked, part).answer()
+        return _last_answer(_analyzed(model, _tokens(data, tokenizer), asked, part))
 
 
 def distill(
@@ -169,6 +169,14 @@ def distill(
             progress=progress)  # fmt: skip
         original, student = (_whole(network) for network in (model, smaller))
         return distill_pair(original, student, _tokens(data, tokenizer), asked, options)
+
+
+def _last_answer(analysis: Analysis) -> Result:
+    """Return what an analysis was made for, and release what only other budgets would need."""
+    result = analysis.answer()
+    if analysis.study.outputs is not None:
+        analysis.study.outputs.release()
+    return result
 
 
 def _tokens(data: Any, tokenizer: Any) -> Any:
