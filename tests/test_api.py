@@ -376,11 +376,8 @@ def test_what_is_no_module() -> None:
 
 def test_only_an_analysis_keeps_what_other_budgets_need(digits: Trained) -> None:
     analysis = interpress.analyze(digits.model, digits.calibration, progress=False)
-    first, second = (analysis.compress(flops=0.6, progress=False) for _ in range(2))
     assert analysis.study.outputs is not None
     assert analysis.study.outputs.usable
-    for name, weight in first.model.state_dict().items():
-        assert torch.equal(weight, second.model.state_dict()[name])
     result = interpress.compress(digits.model, digits.calibration, flops=0.6, progress=False)
     assert result.study.outputs is not None
     assert not result.study.outputs.usable

@@ -11,10 +11,14 @@ from torch import Tensor
 from interpress.calibration.layer_outputs import ChosenOutputs, LayerOutputs
 from interpress.calibration.sample_weights import draw_examples
 from interpress.calibration.study import Study
-from interpress.data.batches import take
+from interpress.data.batches import batch_size, take
 from interpress.graph.dense import DenseLayer
 from interpress.graph.example import Example
+from interpress.graph.executor import Executor
+from interpress.graph.fast_kernels import fast_kernels
+from interpress.graph.rows import BatchRows
 from interpress.method import Method
+from interpress.parallel.processes import Processes
 from interpress.refit.refit import examples_needed, held_bytes
 from interpress.refit.sample_size import sample_size
 from interpress.spaces.batching import captured_examples, examples_per_batch
@@ -76,13 +80,38 @@ def refit_examples(study: Study, method: Method, memory: float | None) -> RefitE
     count = examples_taken(spaces, memory, of_tokens=study.meaning.tokens is not None)
     weights = study.sample_weights() if method.balance else torch.ones(study.fit_examples)
     chosen, sample_weights = draw_examples(weights, count, study.seed)
-    if study.outputs is not None and study.outputs.usable:
-        return _recorded(study, study.outputs, chosen, sample_weights)
+    outputs = _record_again(study, memory) if study.outputs is None else study.outputs
+    if outputs is not None and outputs.usable:
+        return _recorded(study, outputs, chosen, sample_weights)
     limit = examples_per_batch(spaces, data.device)
     if study.walk is not None and study.walk.most is not None:
         limit = min(limit, study.walk.most)
     examples = data.examples_at("fit", chosen, min(limit, _EXAMPLES_PER_BATCH))
     return RefitExamples(examples, sample_weights)
+
+
+def _record_again(study: Study, memory: float | None) -> LayerOutputs | None:
+    """Run the original again to record what calibration would have recorded, to the same bits.
+
+    This is for an analysis that was saved and loaded.
+    """
+    data, program = study.require_data(), study.spaces.program
+    if study.walk is not None or study.meaning.tokens is not None or Processes().size > 1:
+        return None
+    outputs = outputs_to_record(study.spaces, memory, expected := data.expected_fit_examples())
+    if outputs is None:
+        return None
+    kernels, first = fast_kernels(program, program.parameters()), 0
+    executor = Executor(program, kernels=kernels)
+    for example in data.batches("fit"):
+        size = batch_size(example)
+        rows = BatchRows(size, first, example.masks, study.seed, alone=expected == 1)
+        outputs.begin(rows, kernels)
+        if not outputs.usable:
+            return None
+        executor.run(example, after=outputs.after)
+        first += size
+    return outputs
 
 
 def _recorded(
