@@ -372,3 +372,12 @@ def test_what_is_no_module() -> None:
         compress(None, X, flops=0.5)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="nothing in this model can shrink"):
         compress(nn.Sequential(nn.Linear(16, 10)), X, flops=0.5)
+
+
+def test_only_an_analysis_keeps_what_other_budgets_need(digits: Trained) -> None:
+    analysis = interpress.analyze(digits.model, digits.calibration, progress=False)
+    assert analysis.study.outputs is not None
+    assert analysis.study.outputs.usable
+    result = interpress.compress(digits.model, digits.calibration, flops=0.6, progress=False)
+    assert result.study.outputs is not None
+    assert not result.study.outputs.usable

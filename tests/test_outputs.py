@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 import interpress
 from interpress import StorageError
+from interpress.evaluation.held_out_loss import held_out_loss
 from interpress.evaluation.tally import Agreement
-from interpress.network.build import held_out_loss
 
 IMAGES = torch.randn(200, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 

@@ -23,6 +23,7 @@ from interpress.evaluation.memorized import warn_if_memorized
 from interpress.evaluation.output_meaning import Output
 from interpress.files.checkpoint import Checkpoint
 from interpress.formats.network_formats import as_network
+from interpress.graph.garbage import old_objects_set_aside
 from interpress.graph.model_state import untouched
 from interpress.method import Method, as_method
 from interpress.parallel.processes import Processes, check_same_widths
@@ -95,6 +96,7 @@ class Analysis:
             display(options.progress if processes.is_first else False) as bars,
             untouched(self.study.original),
             inputs_blamed(self.study.data),
+            old_objects_set_aside(),
         ):
             checkpoint = open_checkpoint(self.study, options, bars)
             orders, effects = self._ordered(options, bars, checkpoint)

@@ -23,6 +23,7 @@ from interpress.distillation.run import Distilled
 from interpress.evaluation.output_meaning import AUTO, Output
 from interpress.formats.network_formats import as_network
 from interpress.graph.dispatched import without_dispatch
+from interpress.graph.garbage import old_objects_set_aside
 from interpress.graph.model_state import untouched, unwrap
 from interpress.method import Method
 from interpress.onnx_files.compare import check_reading
@@ -132,7 +133,7 @@ def compress(
             preprocessing=as_preprocessing(preprocessing))  # fmt: skip
         limits = WidthLimits(round_to, min_width, same_widths)
         asked = options.asking(budget, method, limits, progress)
-        return _analyzed(model, _tokens(data, tokenizer), asked, part).answer()
+        return _last_answer(_analyzed(model, _tokens(data, tokenizer), asked, part))
 
 
 def distill(
@@ -170,6 +171,14 @@ def distill(
         return distill_pair(original, student, _tokens(data, tokenizer), asked, options)
 
 
+def _last_answer(analysis: Analysis) -> Result:
+    """Return what an analysis was made for, and release what only other budgets would need."""
+    result = analysis.answer()
+    if analysis.study.outputs is not None:
+        analysis.study.outputs.release()
+    return result
+
+
 def _tokens(data: Any, tokenizer: Any) -> Any:
     return data if tokenizer is None else tokenized(data, tokenizer)
 
@@ -186,7 +195,7 @@ def _analyzed(model: Any, data: Any, options: Options, part: str | None) -> Anal
     network = whole if options.part is None else options.part.module
     if not processes.is_first:
         options = replace(options, progress=False)
-    with untouched(network):
+    with untouched(network), old_objects_set_aside():
         calibration = read_data(network, data, options)
         check_reading(network, calibration.first())
         with inputs_blamed(calibration):

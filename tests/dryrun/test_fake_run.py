@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from interpress.dryrun.fake_run import FakeTrial, first_line
+from interpress.dryrun.fake_run import FakeTrial, TrialSlots, first_line
 from interpress.graph.capture import capture
 from interpress.spaces.from_program import spaces_of
 
@@ -24,9 +24,9 @@ class Fixed(nn.Module):
 def test_a_failure_names_the_modules_that_were_running() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(Fixed()))
     spaces = spaces_of(capture(model, torch.randn(5, 4)))
-    assert FakeTrial(spaces, []).run({}) is None
-    assert FakeTrial(spaces, ["0"]).run({}) is None
-    failure = FakeTrial(spaces, ["1.0.a"]).run({})
+    assert FakeTrial(spaces, TrialSlots.of(spaces, [])).run({}) is None
+    assert FakeTrial(spaces, TrialSlots.of(spaces, ["0"])).run({}) is None
+    failure = FakeTrial(spaces, TrialSlots.of(spaces, ["1.0.a"])).run({})
     assert failure is not None
     assert failure.modules == ["1.0", "1", ""]
     assert failure.message.startswith("RuntimeError")
@@ -37,7 +37,7 @@ def test_the_model_is_not_changed() -> None:
     model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2)).train()
     spaces = spaces_of(capture(model, torch.randn(5, 4)))
     state = torch.get_rng_state()
-    assert FakeTrial(spaces, ["0"]).run({}) is None
+    assert FakeTrial(spaces, TrialSlots.of(spaces, ["0"])).run({}) is None
     assert model[0].weight.shape == (6, 4)
     assert model.training
     assert torch.equal(torch.get_rng_state(), state)

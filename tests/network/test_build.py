@@ -14,7 +14,7 @@ from interpress.data.batches import batch_size
 from interpress.evaluation.held_out_loss import held_out_loss
 from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.evaluation.tally import Tally
-from interpress.network.build import _refit_examples
+from interpress.network.refit_examples import refit_examples
 from interpress.selection.registry import SELECTIONS
 
 BASELINES = sorted(set(SELECTIONS) - {"pivoting", "weights", "patches"})
@@ -177,6 +177,6 @@ def test_balancing_makes_no_difference_on_balanced_data(blob_classifier: Blobs) 
 
 def test_a_refit_with_little_memory_uses_few_examples(digits: Trained) -> None:
     study = analyze(digits.model, digits.calibration).study
-    much, little = (_refit_examples(study, Method(), memory) for memory in (1.0, 1e-9))
+    much, little = (refit_examples(study, Method(), memory) for memory in (1.0, 1e-9))
     assert sum(map(batch_size, little.examples)) == 16
     assert sum(map(batch_size, much.examples)) > 16

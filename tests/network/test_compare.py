@@ -150,7 +150,9 @@ def test_the_agreement_of_the_best_plan_is_that_of_its_network(
     plans = {"a": plan(orders, 0.7), "b": plan(orders, 0.4)}
     comparison = compare(study, plans, METHOD, BARS)
     built = build(study, plans[comparison.best], METHOD, BARS)
-    assert comparison.agreement is not None
-    assert comparison.agreement == built.agreement
-    known = build(study, plans[comparison.best], METHOD, BARS, known=comparison.agreement)
-    assert known.agreement is comparison.agreement
+    assert comparison.built is not None
+    assert comparison.built.agreement == built.agreement
+    known = build(study, plans[comparison.best], METHOD, BARS, known=comparison.built)
+    assert known.agreement is comparison.built.agreement
+    assert known.model is comparison.built.model
+    assert known.proof == built.proof

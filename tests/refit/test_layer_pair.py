@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from interpress import find_spaces
 from interpress.graph.capture import capture
-from interpress.refit.layer_pair import kept_outputs, pairs_of, stretches, uses_of_weights
+from interpress.graph.dense import uses_of_weights
+from interpress.refit.layer_pair import kept_outputs, pairs_of, stretches
 from interpress.surgery.cut import Cut
 
 

@@ -13,11 +13,10 @@ from interpress.allocation.rules.constant import at_fraction
 from interpress.calibration.study import Study
 from interpress.errors import ArgumentError
 from interpress.evaluation.latency import latency_ratio
-from interpress.evaluation.tally import Agreement
 from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
 from interpress.network.build import build
-from interpress.network.compare import Comparison, compare, compare_finished
+from interpress.network.compare import Comparison, CutNetwork, compare, compare_finished
 from interpress.network.network import Network
 from interpress.progress import Display
 
@@ -134,16 +133,19 @@ class Search:
     def build_best(self, fraction: float, resource: str) -> Network:
         """Build the network of the best allocation for a budget."""
         choice = self.best_within(fraction, resource)
-        known = None if choice.comparison is None else choice.comparison.agreement
+        comparison = choice.comparison
+        known = None if comparison is None else comparison.built
         network = choice.network or self.build(choice.widths, known=known)
-        return replace(network, comparison=choice.comparison)
+        if comparison is not None:  # the finished network does not hold what it was made from
+            comparison = replace(comparison, built=None)
+        return replace(network, comparison=comparison)
 
     def build(
         self,
         widths: Mapping[str, int],
         *,
         refit: bool | None = None,
-        known: Agreement | None = None,
+        known: CutNetwork | None = None,
     ) -> Network:
         """Build the network at these widths; options as for the function `build`."""
         method = self.method if refit is None else replace(self.method, refit=refit)

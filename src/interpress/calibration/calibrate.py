@@ -10,6 +10,7 @@ from torch import Tensor, fx
 
 from interpress.calibration.averaged import averaged_sources
 from interpress.calibration.consumers import dense_consumers, shrinkable_taps
+from interpress.calibration.layer_outputs import LayerOutputs
 from interpress.calibration.output_checks import check_not_nan, check_same_outputs
 from interpress.calibration.patch_directions import main_directions
 from interpress.calibration.row_weights import RowWeights
@@ -48,13 +49,14 @@ def calibrate(
     expected: int | None = None,
     seed: int = 0,
     row_weights: Mapping[str, RowWeights] | None = None,
+    layer_outputs: LayerOutputs | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> Statistics:
     """Run the original network over the batches once; memory does not grow with the data.
 
     `patches` also measures what the selection "patches" needs. `expected` is about how many
-    examples there are, if known. `row_weights` as for a `Collector`. `done` is called after every
-    batch.
+    examples there are, if known. `row_weights` as for a `Collector`. `layer_outputs` records
+    what a refit needs. `done` is called after every batch.
     """
     of_tokens = predicts_tokens(meaning)
     collector = Collector(
@@ -67,7 +69,9 @@ def calibrate(
     for number, example in enumerate(batches):
         size = batch_size(example)
         collector.batch = BatchRows(size, examples, example.masks, seed, alone=expected == 1)
-        outputs = run_batch(executor, example, number, collector)
+        if layer_outputs is not None:
+            layer_outputs.begin(collector.batch, kernels)
+        outputs = run_batch(executor, example, number, collector, layer_outputs)
         if number == 0:
             check_same_outputs(spaces, example, outputs)
         top_classes.append(top_classes_of(meaning, outputs, size))
@@ -269,11 +273,21 @@ def _patches_are_rows(tap: Tap, dense: DenseLayer) -> bool:
 
 
 def run_batch(
-    executor: Executor, example: Example, number: int, collector: Collector
+    executor: Executor,
+    example: Example,
+    number: int,
+    collector: Collector,
+    layer_outputs: LayerOutputs | None = None,
 ) -> list[Tensor]:
     """Run calibration batch `number` with a collector, and return the outputs."""
+
+    def after(node: fx.Node, value: Any) -> None:
+        collector.after(node, value)
+        if layer_outputs is not None:
+            layer_outputs.after(node, value)
+
     try:
-        outputs = executor.run(example, before=collector.before, after=collector.after)
+        outputs = executor.run(example, before=collector.before, after=after)
     except InterpressError:
         raise
     except (RuntimeError, IndexError, ValueError) as problem:

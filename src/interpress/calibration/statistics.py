@@ -54,8 +54,9 @@ class PatchMoments:
     def add(self, X: Tensor, in_second: Tensor) -> None:
         """Add patches (rows, size); `in_second` says which rows are of the second half."""
         if self.basis is not None:
-            by_channel = X.reshape(len(X), *self.basis.shape[:2])
-            X = torch.einsum("rck,ckp->rcp", by_channel, self.basis).flatten(1)
+            by_channel = X.reshape(len(X), *self.basis.shape[:2]).permute(1, 2, 0)
+            # (channels, parts, rows): products with rows last are twice as fast
+            X = torch.bmm(self.basis.mT, by_channel).flatten(0, 1).T
         if self.origin is None:
             self.origin = X.mean(0)
         X = X - self.origin

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from interpress.calibration.layer_outputs import LayerOutputs
 from interpress.calibration.row_weights import RowWeights
 from interpress.calibration.sample_weights import TopClasses
 from interpress.calibration.sensitivity import row_weights_of
@@ -48,6 +49,8 @@ class Study:
     seed: int = 0
     walk: BlockWalk | None = None
     """What measures the statistics block by block, if they are not held at once."""
+    outputs: LayerOutputs | None = None
+    """What the original's layers gave in the calibration pass, for a refit."""
     _evaluators: dict[Part, Evaluator] = field(default_factory=dict, init=False, repr=False)
     """Per part of the data, what judges on it; it keeps what the original gives there."""
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
@@ -25,7 +25,12 @@ from interpress.surgery.attributes import (
 )
 from interpress.surgery.cut import Cut, shrunk_shapes
 from interpress.surgery.graph_sizes import update_graph_sizes
-from interpress.surgery.size_attributes import find_candidates, observe_sizes
+from interpress.surgery.size_attributes import (
+    Candidates,
+    Sizes,
+    find_candidates,
+    observe_sizes,
+)
 from interpress.surgery.weights import copy_with
 
 
@@ -40,17 +45,31 @@ class Failure:
     """Number of calls into torch before the failure."""
 
 
+@dataclass(frozen=True)
+class TrialSlots:
+    """What is kept in a trial, and the sizes that modules may store."""
+
+    kept: dict[str, Tensor]
+    sizes: Sizes
+    candidates: list[Candidates]
+
+    @classmethod
+    def of(cls, spaces: Spaces, names: Sequence[str]) -> TrialSlots:
+        """Return those of a trial in which the named spaces are smaller."""
+        kept = trial_kept(spaces, list(names))
+        sizes = observe_sizes(spaces, {name: len(index) for name, index in kept.items()})
+        return cls(kept, sizes, find_candidates(spaces, sizes, KNOWN_TYPES))
+
+
 class FakeTrial:
     """A copy of a model with some spaces smaller, whose tensors have no values.
 
     It is made once and run with any number of choices for the sizes that modules store.
     """
 
-    def __init__(self, spaces: Spaces, names: Sequence[str]) -> None:
-        program = spaces.program
-        cut = Cut(spaces, trial_kept(spaces, list(names)))
-        self.sizes = observe_sizes(spaces, {name: len(index) for name, index in cut.kept.items()})
-        self.candidates = find_candidates(spaces, self.sizes, KNOWN_TYPES)
+    def __init__(self, spaces: Spaces, slots: TrialSlots) -> None:
+        program, cut = spaces.program, Cut(spaces, slots.kept)
+        self.sizes, self.candidates = slots.sizes, slots.candidates
         named = dict(program.model.named_parameters()) | dict(program.model.named_buffers())
         shapes = {name: tuple(t.shape) for name, t in named.items()} | shrunk_shapes(cut)
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)

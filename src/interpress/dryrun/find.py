@@ -11,6 +11,7 @@ from interpress.dryrun.settle import settle
 from interpress.formats.network_formats import as_network
 from interpress.graph.capture import capture
 from interpress.graph.example import Example
+from interpress.graph.garbage import old_objects_set_aside
 from interpress.graph.model_state import unwrap
 from interpress.progress import stages
 from interpress.spaces.from_program import spaces_of
@@ -29,7 +30,11 @@ def find_spaces(
     identity. Every other space is frozen, with a reason. `print` the result for a table. The model
     is not changed.
     """
-    with torch.inference_mode(False), stages("Finding channel spaces", 3, progress) as step:
+    with (
+        torch.inference_mode(False),
+        old_objects_set_aside(),
+        stages("Finding channel spaces", 3, progress) as step,
+    ):
         model = as_network(model)
         program = capture(model, Example.of(example).without_cache(unwrap(model)))
         step("following channels")

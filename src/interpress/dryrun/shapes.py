@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from interpress.dryrun.fake_run import Failure, FakeTrial
+from interpress.dryrun.fake_run import Failure, FakeTrial, TrialSlots
 from interpress.dryrun.inputs import weights_of
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.attributes import Choices
@@ -30,11 +30,12 @@ class ShapeTrial:
 
     spaces: Spaces
     _last: tuple[object, FakeTrial] | None = None
+    _last_slots: tuple[object, TrialSlots] | None = None
 
     def settle(self) -> Spaces:
         """Return the spaces that the model's code can shrink, with the choices for this."""
-        if not self.spaces.shrinkable or self._run([], {}) is not None:
-            return self.spaces  # a model that does not run without values is tried only with values
+        if not self.spaces.shrinkable or not self._runs_without_values():
+            return self.spaces  # it is tried only with values
         while names := [space.name for space in self.spaces.shrinkable]:
             failure, choices = self._choose(names, pairs=False)
             if failure is not None and self._tie(failure, names):
@@ -49,6 +50,14 @@ class ShapeTrial:
             if not self._tie(failure, names):
                 self._freeze(failure, names)
         return self.spaces
+
+    def _runs_without_values(self) -> bool:
+        """Return whether the model runs on tensors without values, smaller or as it is."""
+        names = [space.name for space in self.spaces.shrinkable]
+        candidates, _ = self._candidates(names)
+        if self._run(names, _likeliest(candidates)) is None:
+            return True
+        return self._run([], {}) is None
 
     def _rechoose(self, names: list[str]) -> bool:
         """Try other choices with which all spaces run together; return whether they do so apart.
@@ -140,8 +149,8 @@ class ShapeTrial:
         return choices
 
     def _candidates(self, names: list[str]) -> tuple[list[Candidates], Sizes]:
-        trial = self._trial(names)
-        return trial.candidates, trial.sizes
+        slots = self._slots(names)
+        return slots.candidates, slots.sizes
 
     def _choose(self, names: list[str], *, pairs: bool = True) -> tuple[Failure | None, Choices]:
         """Change the sources of slots, as long as the model runs further, until it runs through.
@@ -149,7 +158,7 @@ class ShapeTrial:
         With `pairs`, two slots may change at once.
         """
         candidates, _ = self._candidates(names)
-        choices: Choices = {candidate.slot: candidate.sources[0] for candidate in candidates}
+        choices = _likeliest(candidates)
         failure = self._run(names, choices)
         while failure is not None:
             better = None
@@ -189,8 +198,15 @@ class ShapeTrial:
         """Return a smaller copy to run; the last one is used again if it is of the same spaces."""
         key = (self.spaces.all, tuple(names))
         if self._last is None or self._last[0] != key:
-            self._last = (key, FakeTrial(self.spaces, names))
+            self._last = (key, FakeTrial(self.spaces, self._slots(names)))
         return self._last[1]
+
+    def _slots(self, names: list[str]) -> TrialSlots:
+        """Return the slots of a trial; the last ones are used again if they are of the same."""
+        key = (self.spaces.all, tuple(names))
+        if self._last_slots is None or self._last_slots[0] != key:
+            self._last_slots = (key, TrialSlots.of(self.spaces, names))
+        return self._last_slots[1]
 
     def _tie(self, failure: Failure, names: list[str]) -> bool:
         """Merge spaces for which a running module has one integer; return whether that helps."""
@@ -246,6 +262,10 @@ class ShapeTrial:
             if near:
                 return near
         return names
+
+
+def _likeliest(candidates: list[Candidates]) -> Choices:
+    return {candidate.slot: candidate.sources[0] for candidate in candidates}
 
 
 def _counterparts(

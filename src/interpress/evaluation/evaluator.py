@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor, nn
@@ -13,6 +13,8 @@ from interpress.evaluation.output_meaning import OutputMeaning
 from interpress.evaluation.tally import Agreement, Tally
 from interpress.graph.example import Example
 
+Contenders = Callable[[list[Agreement]], Collection[int]]
+"""From the agreements of some networks to the indices of those to judge on more examples."""
 _KEPT_BYTES = 2**24
 """Bytes of the original's outputs that are kept for later comparisons: those of some thousand
 examples with a thousand classes. Outputs beyond this are computed again."""
@@ -27,12 +29,14 @@ class Judge:
         self._doubt = self._decisions = 0.0
 
     def add(
-        self, reference: list[Tensor], outputs: Sequence[list[Tensor]], example: Example
+        self, reference: list[Tensor], outputs: Sequence[list[Tensor] | None], example: Example
     ) -> None:
-        """Add the outputs of the original and of every network on one batch."""
+        """Add the outputs of the original and of every network on one batch; None adds nothing."""
         rule, deciding = self._meaning.rule, self._meaning.pick(reference)
         mask = self._meaning.mask(reference, example)
         for tally, tensors in zip(self._tallies, outputs, strict=True):
+            if tensors is None:
+                continue
             tally.add(reference, tensors, mask=mask, tokens=self._meaning.tokens_of(example))
         confidence = rule.confidence(deciding)
         if confidence is not None:
@@ -65,12 +69,23 @@ class Evaluator:
         """Yield the examples in batches."""
         return self.data.gathered(self.part, self.examples_per_batch)
 
-    def agreements(self, *networks: nn.Module) -> list[Agreement]:
-        """Return how much each network agrees with the original."""
-        judge = Judge(self.meaning, len(networks))
+    def agreements(
+        self, *networks: nn.Module, contenders: Contenders | None = None
+    ) -> list[Agreement]:
+        """Return how much each network agrees with the original.
+
+        `contenders` gets the agreements so far, before every batch but the first, and returns which
+        networks run on. The agreement of the others is that on the examples before.
+        """
+        judge, running = Judge(self.meaning, len(networks)), set(range(len(networks)))
         for number, example in enumerate(self.examples()):
+            if number and contenders is not None and len(running) > 1:
+                running &= set(contenders(judge.results()))
             reference = self._outputs_of_original(number, example)
-            outputs = [outputs_of(network, example, self.meaning) for network in networks]
+            outputs = [
+                outputs_of(network, example, self.meaning) if index in running else None
+                for index, network in enumerate(networks)
+            ]
             judge.add(reference, outputs, example)
         return judge.results()
 

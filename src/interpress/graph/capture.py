@@ -23,6 +23,7 @@ from interpress.graph.capturable_part import advice, without_printed_graphs
 from interpress.graph.composite_operators import as_composite
 from interpress.graph.example import Example
 from interpress.graph.flattened_products import as_linear_layers
+from interpress.graph.global_settings import without_stack_traces
 from interpress.graph.misfit import first_line, misfit
 from interpress.graph.model_checks import check_model
 from interpress.graph.model_state import evaluation, unwrap
@@ -101,7 +102,13 @@ def _attempt(model: nn.Module, example: Example) -> ExportedProgram | Exception:
     problems: list[Exception] = []
     for options in (flexible, {}):
         try:
-            with _EXPORTING, symbolic_len(), without_printed_graphs(), warnings.catch_warnings():
+            with (
+                _EXPORTING,
+                symbolic_len(),
+                without_printed_graphs(),
+                without_stack_traces.set_to(True),
+                warnings.catch_warnings(),
+            ):
                 warnings.simplefilter("ignore")  # torch.export warns about torch's internals
                 with with_steps(model) as stepped:
                     args, kwargs = example.args, dict(example.kwargs)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx
 
 from interpress.graph.patterns import arguments_of
-from interpress.graph.program import Program, family
+from interpress.graph.program import Program, captured_name, family
 from interpress.graph.rows import BatchRows
 
 CONVOLUTIONS = {"aten.conv1d": 1, "aten.conv2d": 2, "aten.conv3d": 3}
@@ -64,8 +64,18 @@ class DenseLayer:
         """
         if not self.spatial:
             return batch.sample(operand.numel() // operand.shape[-1], per_example)
-        available = math.prod(self.output_sizes(operand.shape[2:]))
-        return BatchRows(1, batch.first, (), batch.seed).sample(available, per_example)
+        return self._spatial_positions(self.output_sizes(operand.shape[2:]), per_example, batch)
+
+    def output_positions(self, output: Tensor, per_example: int, batch: BatchRows) -> Tensor | None:
+        """Return the same positions as `positions`, from the output instead of the operand."""
+        if not self.spatial:
+            return batch.sample(output.numel() // output.shape[-1], per_example)
+        return self._spatial_positions(output.shape[2:], per_example, batch)
+
+    def _spatial_positions(
+        self, sizes: Sequence[int], per_example: int, batch: BatchRows
+    ) -> Tensor | None:
+        return BatchRows(1, batch.first, (), batch.seed).sample(math.prod(sizes), per_example)
 
     def halves(self, operand: Tensor, at: Tensor | None, batch: BatchRows) -> Tensor:
         """Return, per row of `inputs`, whether its example is in the second half."""
@@ -172,6 +182,15 @@ def weight_of(program: Program, node: fx.Node) -> tuple[str | None, bool]:
         is_transposed = family(operand) == "aten.t"
         return (program.weight_name(operand.args[0]), True) if is_transposed else (None, False)
     return program.weight_name(operand), False
+
+
+def uses_of_weights(program: Program) -> dict[str, int]:
+    """Return how many operators read each weight."""
+    counts: dict[str, int] = {}
+    for node in program.nodes:
+        if node.op == "placeholder" and (name := program.weights.get(captured_name(node))):
+            counts[name] = counts.get(name, 0) + len(node.users)
+    return counts
 
 
 def transposes_of(program: Program, weight: str) -> list[fx.Node]:

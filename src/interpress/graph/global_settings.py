@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 import torch
+from torch import fx
 
 from interpress.graph.restoring import finish
 
@@ -62,3 +63,16 @@ default_dtype: SharedSetting[torch.dtype] = SharedSetting(
     torch.get_default_dtype, torch.set_default_dtype
 )
 """The dtype of tensors that a model creates without naming one."""
+_STACK_TRACES = "do_not_emit_stack_traces"
+
+
+def _set_without_stack_traces(value: bool) -> None:
+    if hasattr(fx.config, _STACK_TRACES):
+        setattr(fx.config, _STACK_TRACES, value)
+
+
+without_stack_traces: SharedSetting[bool] = SharedSetting(
+    lambda: bool(getattr(fx.config, _STACK_TRACES, False)), _set_without_stack_traces
+)
+"""Whether torch.export leaves out where in the code every operator was called, which takes a tenth
+of its time. Older versions of torch cannot."""

@@ -25,6 +25,10 @@ class BatchNorm:
     running_mean: str
     """Name of the running mean's buffer."""
 
+    def applied(self, rows: Tensor) -> Tensor:
+        """Return rows (..., channels) of the norm's input as rows of its output."""
+        return torch.addcmul(self.shift.to(rows), rows, self.scale.to(rows))
+
 
 @dataclass(frozen=True)
 class Epilogue:

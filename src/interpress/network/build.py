@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from torch import nn
 
 from interpress.allocation.plan import Plan
-from interpress.calibration.sample_weights import draw_examples
 from interpress.calibration.study import Study
 from interpress.evaluation.held_out_loss import held_out_loss
-from interpress.evaluation.tally import Agreement
 from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
-from interpress.network.build_by_block import RefitExamples, build_by_block
-from interpress.network.compare import is_enough_held_out
+from interpress.network.build_by_block import build_by_block
+from interpress.network.compare import CutNetwork, cut_of, is_enough_held_out
 from interpress.network.network import Network
+from interpress.network.refit_examples import refit_examples
 from interpress.progress import Display
-from interpress.refit.refit import RefitResult, examples_needed, held_bytes, refit
+from interpress.refit.refit import RefitResult, refit
 from interpress.refit.thin_layer import ThinLayer
-from interpress.spaces.batching import captured_examples, examples_per_batch
 from interpress.surgery.cut import Cut
 from interpress.surgery.projection_identity import check
 from interpress.surgery.weights import copy_with, shrunk_copy
-
-_MEMORY = 1.0  # GiB that the refit may hold, unless the user says
-_MEMORY_FOR_TOKENS = 4.0  # the same for language models, which gain by every text
-_SHARE_FOR_VALUES = 0.8  # of the memory for activations; the rest is for sampled rows
-_FEWEST_EXAMPLES = 16  # in a refit, whatever the memory
-_EXAMPLES_PER_BATCH = 100  # in a refit, at most; on a CPU larger batches are not faster
 
 
 def build(
@@ -40,37 +31,39 @@ def build(
     *,
     memory: float | None = None,
     checkpoint: Checkpoint | None = None,
-    known: Agreement | None = None,
+    known: CutNetwork | None = None,
 ) -> Network:
     """Return the network of a plan; the refit may hold `memory` GiB.
 
-    `known` is the agreement before the refit, if the plan was compared with others.
+    `known` is the network before the refit, if the plan was compared with others.
     """
     kept = plan.kept
     refits = method.refit and bool(kept)
     if study.walk is not None:
-        examples = _refit_examples(study, method, memory) if refits else None
+        examples = refit_examples(study, method, memory) if refits else None
         network = build_by_block(study, plan, method, examples, bars, checkpoint or Checkpoint())
         if network is not None:
             return network
-    T = study.interpolations(kept, regularize=method.regularize) if method.correct else {}
-    cut = Cut(study.spaces, kept, T)
-    corrected = shrunk_copy(cut)
+    if known is not None:
+        cut, corrected, agreement = known
+    else:
+        cut, agreement = cut_of(study, plan, method), None
+        corrected = shrunk_copy(cut)
     proof = check(study.spaces, cut, corrected)
     if not refits:
-        agreement = known
-        if known is None and study.data is not None:
+        if agreement is None and study.data is not None:
             agreement = study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement)
     solved = refit_cut(study, cut, corrected, method, bars, memory=memory)
     if not solved.weights:
-        agreement = study.evaluator().agreement(corrected)
+        if agreement is None:
+            agreement = study.evaluator().agreement(corrected)
         return Network(corrected, plan, cut, proof, agreement, solved)
     refitted = copy_with(corrected, solved.weights)
-    if known is None:
+    if agreement is None:
         before, after = study.evaluator().agreements(corrected, refitted)
     else:
-        before, after = known, study.evaluator().agreement(refitted)
+        before, after = agreement, study.evaluator().agreement(refitted)
     if is_better(study, corrected, refitted, held_out_loss(before), held_out_loss(after)):
         return Network(refitted, plan, cut, proof, after, solved, refit_kept=True)
     return Network(corrected, plan, cut, proof, before, solved)
@@ -101,7 +94,7 @@ def refit_cut(
     thin: Mapping[str, ThinLayer] | None = None,
 ) -> RefitResult:
     """Return new weights of a network that was cut; `thin` has the layers that become two."""
-    chosen = _refit_examples(study, method, memory)
+    chosen = refit_examples(study, method, memory)
     operators = sum(1 for _ in study.spaces.program.operators())
     with bars.task("refitting", operators) as advance:
         return refit(
@@ -112,23 +105,6 @@ def refit_cut(
             seed=study.seed,
             row_weights=None if study.meaning.tokens is None else study.row_weights(),
             thin=thin,
+            recorded=chosen.recorded,
             done=advance,
         )
-
-
-def _refit_examples(study: Study, method: Method, memory: float | None) -> RefitExamples:
-    """Return as many examples as the memory allows and the layers need."""
-    spaces, data = study.spaces, study.require_data()
-    of_tokens = study.meaning.tokens is not None
-    held = held_bytes(spaces.program) if of_tokens else spaces.cost.peak_bytes()
-    both_networks = max(1, 2 * held // captured_examples(spaces))
-    usual = _MEMORY_FOR_TOKENS if of_tokens else _MEMORY
-    affordable = int(_SHARE_FOR_VALUES * (memory or usual) * 2**30) // both_networks
-    count = min(max(_FEWEST_EXAMPLES, affordable), examples_needed(spaces.program))
-    weights = study.sample_weights() if method.balance else torch.ones(study.fit_examples)
-    chosen, sample_weights = draw_examples(weights, count, study.seed)
-    limit = examples_per_batch(spaces, data.device)
-    if study.walk is not None and study.walk.most is not None:
-        limit = min(limit, study.walk.most)
-    examples = data.examples_at("fit", chosen, min(limit, _EXAMPLES_PER_BATCH))
-    return RefitExamples(examples, sample_weights)

@@ -9,7 +9,7 @@ was cut, and the refitted one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torch import Tensor, fx
 
@@ -19,7 +19,6 @@ from interpress.data.calibration_set import Part
 from interpress.evaluation.held_out_loss import held_out_loss
 from interpress.evaluation.tally import Agreement
 from interpress.files.checkpoint import Checkpoint
-from interpress.graph.example import Example
 from interpress.graph.executor import Executor
 from interpress.graph.passage import Passage
 from interpress.graph.program import Program
@@ -29,6 +28,7 @@ from interpress.network.compare import is_enough_held_out
 from interpress.network.judging import Judging
 from interpress.network.network import Network
 from interpress.network.proof_by_block import ProofByBlock
+from interpress.network.refit_examples import RefitExamples
 from interpress.network.tap_errors import TapError, tap_error
 from interpress.progress import Display
 from interpress.refit.layer_pair import Pairs, pairs_of, stretches
@@ -39,14 +39,6 @@ from interpress.surgery.projection_identity import Proof
 from interpress.surgery.weights import overwrite, shrunk_copy
 
 _CUT, _REFITTED = "cut", "refitted"
-
-
-@dataclass(frozen=True, eq=False)
-class RefitExamples:
-    """The examples of a refit in batches, and how much each of them counts."""
-
-    examples: Sequence[Example]
-    weights: Tensor | None
 
 
 def build_by_block(

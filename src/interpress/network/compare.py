@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -36,19 +36,29 @@ _SIGNIFICANT = 2.0  # standard errors of the mean difference over examples
 _FEWEST_FOR_ERROR = 5  # examples: fewer give no standard error worth the name
 
 
+class CutNetwork(NamedTuple):
+    """A network that was cut to a plan, before a refit."""
+
+    cut: Cut
+    model: nn.Module
+    agreement: Agreement
+    """On held-out examples."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """The allocations that were compared, and the loss of each."""
 
     best: str
     losses: Mapping[str, float]
-    """Held-out losses; smaller is better. The first is the usual one."""
+    """Held-out losses; smaller is better. The first is the usual one. If one is clearly too large
+    after the first examples, it is that of these."""
     refitted: bool = False
     """Whether the networks were refitted before they were compared."""
     close: tuple[str, ...] = ()
     """The other allocations that are not significantly worse than the best."""
-    agreement: Agreement | None = field(default=None, repr=False, compare=False)
-    """That of the best one's network before the refit, if held-out examples decided."""
+    built: CutNetwork | None = field(default=None, repr=False, compare=False)
+    """The best one's network before the refit, if held-out examples decided."""
 
     def __str__(self) -> str:
         return self.described()
@@ -77,7 +87,7 @@ class _Judged(NamedTuple):
 
     loss: float
     examples: tuple[float, ...]
-    agreement: Agreement | None = None
+    built: CutNetwork | None = None
 
 
 def compare(
@@ -138,39 +148,63 @@ def _compared(
     others = [name for name in judged if name != best]
     close = tuple(n for n in others if not _is_clearly_less(judged[best], judged[n], 1.0))
     losses = {name: one.loss for name, one in judged.items()} or {best: 0.0}
-    agreement = judged[best].agreement if best in judged else None
-    return Comparison(best, losses, close=close, agreement=agreement)
+    built = judged[best].built if best in judged else None
+    return Comparison(best, losses, close=close, built=built)
 
 
 def _is_clearly_less(other: _Judged, usual: _Judged, share: float = CLEARLY_LESS) -> bool:
     """Return whether a loss is at most this share of the usual one, and not by chance."""
-    if not other.loss <= share * usual.loss:
-        return False
-    differences = torch.tensor(usual.examples, dtype=torch.float64) - torch.tensor(
-        other.examples, dtype=torch.float64
-    )
-    if len(differences) < _FEWEST_FOR_ERROR:
-        return True
-    error = float(differences.std()) / len(differences) ** 0.5
-    return float(differences.mean()) >= _SIGNIFICANT * error
+    if not other.loss <= share * usual.loss or len(other.examples) < len(usual.examples):
+        return False  # what was judged on fewer examples was given up after those
+    mean, error = _mean_difference(usual.examples, other.examples)
+    return error is None or mean >= _SIGNIFICANT * error
+
+
+def _mean_difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float | None]:
+    """Return the mean difference over the examples that both have, and its standard error.
+
+    The error is None if these examples are too few for one.
+    """
+    both = min(len(first), len(second))
+    if both < _FEWEST_FOR_ERROR:
+        return 0.0, None
+    pair = torch.tensor([first[:both], second[:both]], dtype=torch.float64)
+    differences = pair[0] - pair[1]
+    return float(differences.mean()), float(differences.std()) / both**0.5
+
+
+def _contenders(agreements: Sequence[Agreement]) -> list[int]:
+    """Return the usual network, and those that may still turn out to lose clearly less."""
+    usual, *others = agreements
+    if usual.others or not usual.distances:  # its loss is not a mean over examples
+        return list(range(len(agreements)))
+    allowed = [CLEARLY_LESS * distance for distance in usual.distances]
+    running = [0]
+    for index, other in enumerate(others, 1):
+        excess, error = _mean_difference(other.distances, allowed)
+        if error is None or not excess > _SIGNIFICANT * error:
+            running.append(index)
+    return running
 
 
 def _judge(
     study: Study,
     plans: Mapping[str, Plan],
-    agreements: Callable[[int | None], dict[str, Agreement]],
+    agreements: Callable[[int | None], tuple[dict[str, Agreement], dict[str, CutNetwork]]],
 ) -> dict[str, _Judged]:
     """Return the losses of all plans on examples that they were not interpolated from."""
+    built: dict[str, CutNetwork] = {}
     if is_enough_held_out(study):
-        parts = [agreements(None)]
+        whole, built = agreements(None)
+        parts = [whole]
     else:
         halves = (0, 1) if study.fit_examples > 1 else (0,)
-        parts = [agreements(half) for half in halves]
+        parts = [agreements(half)[0] for half in halves]
     return {
         name: _Judged(
             sum(held_out_loss(part[name]) for part in parts) / len(parts),
             tuple(distance for part in parts for distance in part[name].distances),
-            parts[0][name] if is_enough_held_out(study) and study.walk is None else None,
+            built.get(name),
         )
         for name in plans
     }
@@ -183,14 +217,25 @@ def _agreements(
     bars: Display,
     checkpoint: Checkpoint,
     half: int | None,
-) -> dict[str, Agreement]:
-    """Return the agreement of every plan's network, interpolated from all examples or one half."""
+) -> tuple[dict[str, Agreement], dict[str, CutNetwork]]:
+    """Return the agreement of every plan's network, interpolated from all examples or one half.
+
+    Also return these networks, unless they were built block by block.
+    """
     if study.walk is not None:
         evaluator = _evaluator(study, half)
-        return agreements_by_block(study, plans, method, evaluator, half, bars, checkpoint)
+        found = agreements_by_block(study, plans, method, evaluator, half, bars, checkpoint)
+        return found, {}
     with bars.task("comparing allocations", None):
-        networks = [_network(study, plan, method, half) for plan in plans.values()]
-        return dict(zip(plans, _evaluator(study, half).agreements(*networks), strict=True))
+        cuts = [cut_of(study, plan, method, half) for plan in plans.values()]
+        networks = [shrunk_copy(cut) for cut in cuts]
+        few = half is not None or study.meaning.tokens is not None  # of texts, close ones matter
+        agreements = _evaluator(study, half).agreements(
+            *networks, contenders=None if few else _contenders
+        )
+    together = zip(cuts, networks, agreements, strict=True)
+    built = {name: CutNetwork(*one) for name, one in zip(plans, together, strict=True)}
+    return dict(zip(plans, agreements, strict=True)), built
 
 
 def _evaluator(study: Study, half: int | None) -> Evaluator:
@@ -201,8 +246,9 @@ def _evaluator(study: Study, half: int | None) -> Evaluator:
     return study.evaluator("all" if study.fit_examples == 1 else part)
 
 
-def _network(study: Study, plan: Plan, method: Method, half: int | None) -> nn.Module:
+def cut_of(study: Study, plan: Plan, method: Method, half: int | None = None) -> Cut:
+    """Return the cut of a plan, interpolated from all examples or from one half."""
     T = {}
     if method.correct:
         T = study.interpolations(plan.kept, half, regularize=method.regularize)
-    return shrunk_copy(Cut(study.spaces, plan.kept, T))
+    return Cut(study.spaces, plan.kept, T)

@@ -33,6 +33,7 @@ from interpress.evaluation.output_meaning import OutputMeaning, find_meaning
 from interpress.files.checkpoint import Checkpoint
 from interpress.graph.model_checks import check_model
 from interpress.network.network import Network
+from interpress.network.refit_examples import outputs_to_record
 from interpress.parallel.processes import Processes
 from interpress.pipeline.identity import checkpoint_bytes, identity
 from interpress.pipeline.left_whole import measurable
@@ -116,7 +117,7 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
         "seed": options.seed,
         "row_weights": row_weights_of(sensitivities),
     }
-    walk = None
+    walk = outputs = None
     if room is not None:
         batches = lambda: data.batches("fit")  # noqa: E731
         settings |= {"most": room.most, "rest": room.rest, "of_tokens": of_tokens}
@@ -135,7 +136,9 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
             if processes.size > 1:
                 statistics = calibrate_together(spaces, parts, processes, **settings)
             else:
-                statistics = calibrate(spaces, parts, **settings)
+                if options.method.refit and options.patches and not of_tokens:
+                    outputs = outputs_to_record(usable, options.memory, settings["expected"])
+                statistics = calibrate(spaces, parts, layer_outputs=outputs, **settings)
     return Study(
         spaces=usable,
         statistics=replace(statistics, data=data.fingerprint(), sensitivities=sensitivities),
@@ -145,6 +148,7 @@ def measure(spaces: Spaces, data: CalibrationSet, options: Options, bars: Displa
         top_classes=statistics.top_classes,
         seed=options.seed,
         walk=walk,
+        outputs=outputs,
     )
 
 

@@ -6,13 +6,15 @@ import math
 
 from interpress.budgets.search import Search
 from interpress.calibration.study import Study
+from interpress.data.calibration_set import Part
 from interpress.errors import ArgumentError, warn_user
 from interpress.evaluation.tally import Agreement
 from interpress.method import Method
-from interpress.network.compare import is_enough_held_out
+from interpress.network.compare import cut_of, is_enough_held_out
 from interpress.network.network import Network
+from interpress.surgery.weights import shrunk_copy
 
-_PROBES = 4  # networks built to find a budget that holds
+_RESOLUTION = 1 / 16 + 1e-3  # of the budget that holds; a network is built to halve what is left
 _HALF = 0.5  # of the decisions: a network that keeps fewer is of no use
 RUINED = "the smaller network is of no use"
 """How the warning about a ruined network starts."""
@@ -81,7 +83,10 @@ def _ruined(search: Search, network: Network) -> RuinedWarning | None:
     spaces = ", ".join(f"{name} ({after} of {before} left)" for name, before, after in blamed)
     if not is_enough_held_out(search.study) and search.study.data is not None:
         problem += ", measured on all calibration examples, since few are held out"
-    sentence, hint = f"{RUINED}: {problem}. The spaces that lose most are {spaces}", _remedy(search)
+    sentence, hint = (
+        f"{RUINED}: {problem}. The spaces that lose most are {spaces}",
+        _remedy(search, network),
+    )
     return RuinedWarning(f"{sentence}. {hint}", hint)
 
 
@@ -128,23 +133,19 @@ def _blamed(search: Search, network: Network) -> list[tuple[str, int, int]]:
     return [(name, search.study.spaces[name].size, widths[name]) for name in shrunk[:_BLAMED]]
 
 
-def _remedy(search: Search) -> str:
+def _remedy(search: Search, ruined: Network) -> str:
     """Return the smallest fraction of the FLOPs that holds, from a bisection without refits.
 
-    A large network is not built that often.
+    Smaller networks than the ruined one are not tried. A large network is not built that often.
     """
     if search.study.walk is not None:
         return "Ask for a larger network, or give more examples"
     resource = "flops"
-    low, high, holds = 0.0, 1.0, None
-    for _ in range(_PROBES):
+    meter = search.study.spaces.cost.meter(resource)
+    low, high, holds = meter.total(ruined.plan.widths) / meter.total({}), 1.0, None
+    while high - low > _RESOLUTION:
         fraction = (low + high) / 2
-        try:
-            network = search.build(search.usual_widths(fraction, resource), refit=False)
-        except ArgumentError:
-            low = fraction
-            continue
-        if ruin(_on_enough(search.study, network)) is None:
+        if _holds(search, fraction, resource):
             high = holds = fraction
         else:
             low = fraction
@@ -152,3 +153,15 @@ def _remedy(search: Search) -> str:
         return "No smaller network holds; leave these spaces out with exclude="
     rounded_up = math.ceil(100 * holds) / 100
     return f"The nearest budget that holds is about {resource}={rounded_up:g}"
+
+
+def _holds(search: Search, fraction: float, resource: str) -> bool:
+    """Return whether the network of a budget is of use before a refit. It is not proved."""
+    study = search.study
+    try:
+        plan = search.problem.plan(search.usual_widths(fraction, resource))
+    except ArgumentError:
+        return False
+    model = shrunk_copy(cut_of(study, plan, search.method))
+    part: Part = "held" if is_enough_held_out(study) else "all"
+    return ruin(study.evaluator(part).agreement(model)) is None

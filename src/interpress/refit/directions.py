@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+_ROWS = 1024
+"""About how many rows directions are found from: many for the patches of a single channel."""
+
 
 @dataclass(frozen=True, eq=False)
 class Directions:
@@ -26,7 +29,8 @@ class Directions:
     @classmethod
     def largest(cls, X: Tensor, kernel: int, count: int) -> Directions:
         """Return the `count` directions in which centred inputs (rows, unknowns) are largest."""
-        by_channel = X.reshape(len(X), -1, kernel)
+        some = X[:: max(1, len(X) // _ROWS)]
+        by_channel = some.reshape(len(some), -1, kernel)
         moments = torch.einsum("rck,rcl->ckl", by_channel, by_channel)
         values, vectors = torch.linalg.eigh(moments.double().cpu())
         chosen = values.flatten().argsort(descending=True, stable=True)[:count].sort().values
@@ -34,8 +38,11 @@ class Directions:
 
     def projected(self, X: Tensor) -> Tensor:
         """Return inputs (rows, unknowns) along the chosen directions."""
-        by_channel = X.reshape(len(X), *self.vectors.shape[:2])
-        return torch.einsum("rck,ckl->rcl", by_channel, self.vectors).flatten(1)[:, self.chosen]
+        channels, kernel, _ = self.vectors.shape
+        by_channel = X.reshape(len(X), channels, kernel).permute(1, 2, 0)
+        # (channels, kernel, rows): products with rows last are three times as fast
+        along = torch.bmm(self.vectors.mT, by_channel).reshape(channels * kernel, len(X))
+        return along.index_select(0, self.chosen).T
 
     def lifted(self, change: Tensor) -> Tensor:
         """Return the change of all weights (unknowns, outputs) from that along the directions."""

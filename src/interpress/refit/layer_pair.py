@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +13,7 @@ from interpress.graph.activations import Activation
 from interpress.graph.dense import DenseLayer
 from interpress.graph.normalised import normalised_value
 from interpress.graph.patterns import Epilogue
-from interpress.graph.program import Program, captured_name
+from interpress.graph.program import Program, captured_name, fixed_size
 from interpress.surgery.cut import Cut
 
 Pairs = list[tuple[fx.Node, fx.Node]]
@@ -93,13 +93,16 @@ def _constants(node: fx.Node) -> list[object]:
     return [leaf for leaf in leaves if not isinstance(leaf, fx.Node)]
 
 
-def uses_of_weights(program: Program) -> dict[str, int]:
-    """Return how many operators read each weight."""
-    counts: dict[str, int] = {}
-    for node in program.nodes:
-        if node.op == "placeholder" and (name := program.weights.get(captured_name(node))):
-            counts[name] = counts.get(name, 0) + len(node.users)
-    return counts
+def has_shape_of(summand: fx.Node, shape: Sequence[int], layer: fx.Node) -> bool:
+    """Return whether a value of this shape is added to a layer's output element by element."""
+    captured = [fixed_size(size) for size in layer.meta["val"].shape]
+    # one of both may be the same for all examples, such as learned positions
+    examples = fixed_size(summand.meta["val"].shape[0]) if shape else None
+    return (
+        len(shape) == len(captured)
+        and examples == captured[0]
+        and all(size in (None, own) for size, own in zip(captured[1:], shape[1:], strict=True))
+    )
 
 
 def kept_outputs(cut: Cut, weight: str | None, dim: int = 0) -> Tensor | None:

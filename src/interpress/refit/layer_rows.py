@@ -30,6 +30,15 @@ class LayerRows(NamedTuple):
         return LayerRows(self.X[index], self.target[index], offset, weights)
 
 
+class FullRows(NamedTuple):
+    """Rows of the full network at a layer."""
+
+    output: Tensor
+    """(rows, outputs), after the batch norm if there is one."""
+    summand: Tensor | None
+    """(rows, outputs) of what is added to them; None if it is not known."""
+
+
 @dataclass(frozen=True, eq=False)
 class LayerSample:
     """Sampled inputs of one batch at a layer of the smaller network."""

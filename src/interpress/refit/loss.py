@@ -35,7 +35,7 @@ class ActivationLoss:
             self._target = target.clamp(low, high)
             # beyond a bound of the target, a step further beyond it is not needed
             self._ceiling = torch.where(target > low, torch.inf, 0.0)
-            if bool((target >= high).any()):
+            if high < torch.inf and bool((target >= high).any()):
                 self._floor = torch.where(target < high, -torch.inf, 0.0)
 
     def __call__(self, z: Tensor, rows: slice) -> float:

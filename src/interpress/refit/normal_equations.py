@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -30,11 +32,29 @@ class NormalEquations:
         self.size = diagonal.mean(-1).clamp(min=_SMALLEST)[:, None, None]
         self._lower: dict[float, Tensor] = {}
 
-    def sides(self, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the right-hand sides of a residual and its mean; the residual is overwritten."""
-        mean = self._mean(residual)
-        centred = weighted(residual.sub_(mean), self.weights)
-        return (self.X.mT @ centred).to(self.gram), mean  # X need not be centred as well
+    def sides(self, residuals: Iterable[tuple[slice, Tensor]]) -> tuple[Tensor, Tensor]:
+        """Return the right-hand sides of a residual, and its mean.
+
+        The residual comes in slices of rows, so that it need not be held at once. It is
+        overwritten.
+        """
+        right: Tensor | float = 0.0
+        total: Tensor | float = 0.0
+        count = 0.0
+        for rows, residual in residuals:
+            weights = None if self.weights is None else self.weights[rows]
+            counted = weighted(residual, weights)
+            right = right + self.X[:, rows].mT @ counted
+            if self.shifts:
+                total = total + counted.sum(1, keepdim=True)
+                count += residual.shape[1] if weights is None else float(weights.sum())
+        assert isinstance(right, Tensor), "there are no rows"
+        if not self.shifts:
+            return right.to(self.gram), right.new_zeros(1)
+        mean = torch.as_tensor(total) / count
+        # X is nearly centred, so this is small
+        right = right - count * (self.mean.mT @ mean)
+        return right.to(self.gram), mean
 
     def _mean(self, values: Tensor) -> Tensor:
         """Return the (weighted) mean over rows, which the bias absorbs; zero without a bias."""

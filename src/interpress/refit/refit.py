@@ -17,6 +17,7 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
+from interpress.calibration.layer_outputs import ChosenOutputs
 from interpress.calibration.row_weights import RowWeights
 from interpress.errors import DataError
 from interpress.graph.blocks import bytes_before
@@ -65,12 +66,13 @@ def refit(
     seed: int = 0,
     row_weights: Mapping[str, RowWeights] | None = None,
     thin: Mapping[str, ThinLayer] | None = None,
+    recorded: ChosenOutputs | None = None,
     done: Callable[[int], None] = lambda operators: None,
 ) -> RefitResult:
     """Return new weights for a smaller network, from batches that are all held at once.
 
-    `sample_weights` has one weight per example; None weighs all equally. `row_weights` and `thin`
-    as for `SideBySide`. `done` is called with the number of operators finished.
+    `sample_weights` has one weight per example; None weighs all equally. `row_weights`, `thin`
+    and `recorded` as for `SideBySide`. `done` is called with the number of operators finished.
     """
     full = cut.spaces.program
     small = program_of(cut, smaller)
@@ -78,7 +80,7 @@ def refit(
         return RefitResult(skipped=OTHER_OPERATORS)
     walk = SideBySide(
         cut, full, small, examples, sample_weights, seed,
-        before=actual_groups, row_weights=row_weights, thin=thin,
+        before=actual_groups, row_weights=row_weights, thin=thin, recorded=recorded,
     )  # fmt: skip
     parts = list(stretches(pairs_of(full, small), walk.begins_stretch))
     for number, pairs in enumerate(parts):

@@ -11,13 +11,14 @@ for. Rows that were not fitted decide whether either step is taken, and how stro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from interpress.graph.activations import Activation
+from interpress.refit.affine import Affine, AffineSums
 from interpress.refit.directions import Directions
 from interpress.refit.loss import ActivationLoss
 from interpress.refit.normal_equations import LARGE, NormalEquations, second_moments
@@ -28,6 +29,9 @@ STRONGER = (3.0, 30.0)
 """Ridges tried if the first of the others does not help."""
 ROUNDS = 2
 """Majorisation rounds after the first solve; large systems get one."""
+_CHUNK = 2**17
+"""Outputs of the rows that are looked at together: 512 KiB in single precision."""
+_FEWEST_IN_CHUNK = 256  # rows: products with fewer are slower
 RELAXATION = 1.7
 """Over-relaxation of a round. Below 2 the loss still decreases."""
 
@@ -42,14 +46,6 @@ class Solution:
     before: float
     after: float
     ridge: float = 0.0
-
-
-@dataclass
-class _Affine:
-    """A relative change of every output's gain, and a shift."""
-
-    gain: Tensor
-    shift: Tensor
 
 
 class Regression:
@@ -97,16 +93,18 @@ class Regression:
         unchanged = Solution(None, W0.new_zeros(len(W0)), before, before)
         if rows < 2 or before <= self.loss.rounding(judged):
             return unchanged
-        affine = self._best_affine(z, fitted, judged, before)
-        tried = z if affine is None else self._moved(z, affine, slice(None))
+        sums = self._affine_sums(z, fitted)
+        affine = self._best_affine(sums, z, judged, before)
+        tried = z if affine is None else affine.applied(z, self.offset)
         loss = before if affine is None else self.loss(tried[:, judged], judged)
         directions = self._reduced()
         best = self._best_ridge(tried, fitted, judged, loss)
         if affine is None and best is None:
             return unchanged
         if affine is not None:
-            affine = self._affine(z, slice(None), gains=bool(affine.gain.any()))
-            z = self._moved(z, affine, slice(None))
+            sums = sums.plus(self._affine_sums(z, judged, sums.centre))
+            affine = sums.best(gains=bool(affine.gain.any()))
+            z = affine.applied(z, self.offset)
         W = W0.reshape(self.groups, -1, W0.shape[-1]).to(self.X)
         change, shift, ridge = torch.zeros_like(W.mT), self.scale.new_zeros(1), 0.0
         if best is not None:
@@ -134,44 +132,44 @@ class Regression:
         return directions
 
     def _best_affine(
-        self, z: Tensor, fitted: slice, judged: slice, before: float
-    ) -> _Affine | None:
+        self, sums: AffineSums, z: Tensor, judged: slice, before: float
+    ) -> Affine | None:
         """Return a new gain and shift, or only a shift, or None if neither is better."""
         best, loss = None, before
+        offset = self._rows_of_offset(judged)
         for gains in (False, True) if self.centre is not None else (True,):
-            affine = self._affine(z, fitted, gains=gains)
-            tried = self.loss(self._moved(z, affine, judged), judged)
+            affine = sums.best(gains=gains)
+            tried = self.loss(affine.applied(z[:, judged], offset), judged)
             if tried < loss:
                 best, loss = affine, tried
         return best
 
-    def _affine(self, z: Tensor, rows: slice, *, gains: bool) -> _Affine:
-        """Fit gain and shift of every output to some rows."""
-        step = self.loss.step(z[:, rows], rows)
-        own = self._own(z, rows)
-        shifts = self.centre is not None
-        gain, own_mean = self.scale.new_zeros(self.scale.shape), self.scale.new_zeros(1)
-        mean = self._mean(step, rows) if shifts else self.scale.new_zeros(1)
-        if gains:
-            own_mean = self._mean(own, rows) if shifts else own_mean
-            centred = own - own_mean
-            variance = self._mean(centred.square(), rows)
-            gain = self._mean(centred * step, rows) / variance.clamp(min=1e-30)
-            gain = torch.where(variance > 1e-30, gain.clamp(-0.9, 9.0), 0.0)
-        return _Affine(gain, mean - gain * own_mean if shifts else mean)
+    def _affine_sums(self, z: Tensor, rows: slice, centre: Tensor | None = None) -> AffineSums:
+        """Return the sums over some rows from which the best gain and shift follow."""
+        sums: AffineSums | None = None
+        for chunk in self._chunks(rows):
+            own = z[:, chunk] - self._rows_of_offset(chunk)  # what the layer itself contributes
+            if centre is None and self.centre is not None:
+                centre = own.mean(1, keepdim=True)
+            weights = None if self.weights is None else self.weights[chunk]
+            part = AffineSums.of(own, self.loss.step(z[:, chunk], chunk), weights, centre)
+            sums = part if sums is None else sums.plus(part)
+        assert sums is not None, "there are no rows"
+        return sums
 
-    def _moved(self, z: Tensor, affine: _Affine, rows: slice) -> Tensor:
-        return torch.addcmul(z[:, rows], self._own(z, rows), affine.gain).add_(affine.shift)
+    def _chunks(self, rows: slice) -> Iterator[slice]:
+        """Yield some rows in parts whose outputs fit into a processor's cache."""
+        count = max(_FEWEST_IN_CHUNK, _CHUNK // max(self.scale.numel(), 1))
+        for start in range(rows.start, rows.stop, count):
+            yield slice(start, min(start + count, rows.stop))
 
-    def _own(self, z: Tensor, rows: slice) -> Tensor:
-        """Return what the layer itself contributes to `z`."""
-        return z[:, rows] - (self.offset if self.offset.shape[1] == 1 else self.offset[:, rows])
+    def _rows_of_offset(self, rows: slice) -> Tensor:
+        return self.offset if self.offset.shape[1] == 1 else self.offset[:, rows]
 
-    def _mean(self, values: Tensor, rows: slice) -> Tensor:
-        if self.weights is None:
-            return values.mean(1, keepdim=True)
-        weights = self.weights[rows]
-        return (weights.T / weights.sum()) @ values
+    def _steps(self, z: Tensor, rows: slice) -> Iterator[tuple[slice, Tensor]]:
+        """Yield how far outputs should move, in parts."""
+        for chunk in self._chunks(rows):
+            yield chunk, self.loss.step(z[:, chunk], chunk)
 
     def _best_ridge(
         self, z: Tensor, fitted: slice, judged: slice, before: float
@@ -181,7 +179,7 @@ class Regression:
         normal = NormalEquations(self.X[:, fitted], weights, self.centre is not None)
         if not bool(normal.gram.isfinite().all()):  # inputs too large to square
             return None
-        sides = normal.sides(self.loss.step(z[:, fitted], fitted))
+        sides = normal.sides(self._steps(z, fitted))
         best: tuple[float, Tensor, Tensor] | None = None
         loss = before
         for ridges in (RIDGES, STRONGER):
@@ -204,10 +202,15 @@ class Regression:
     ) -> tuple[Tensor, Tensor]:
         """Fit all rows, starting from a change; `z` is overwritten."""
         total, total_shift = change, shift
-        bends = self.loss.activation is not None
+        bends, whole = self.loss.activation is not None, slice(0, z.shape[1])
+
+        def moved(change: Tensor, shift: Tensor) -> Iterator[tuple[slice, Tensor]]:
+            for chunk in self._chunks(whole):
+                part = z[:, chunk].baddbmm_(self.X[:, chunk], change).add_(shift)
+                yield chunk, self.loss.step(part, chunk)
+
         for _ in range(ROUNDS if bends and self.X.shape[-1] <= LARGE else 1):
-            z.baddbmm_(self.X, change).add_(shift)
-            sides = normal.sides(self.loss.step(z, slice(None)))
+            sides = normal.sides(moved(change, shift))
             change, shift = normal.solve(sides, ridge, total)
             if bends:
                 change, shift = RELAXATION * change, RELAXATION * shift
@@ -216,13 +219,13 @@ class Regression:
 
     def _outputs(self, W0: Tensor, bias: Tensor | None) -> Tensor:
         """Return what the layer gives before any change, offset and scale included."""
-        W = W0.reshape(self.groups, -1, W0.shape[-1]).to(self.X)
-        z = torch.addcmul(self.offset, self.X @ W.mT, self.scale)
+        W = W0.reshape(self.groups, -1, W0.shape[-1]).to(self.X).mT * self.scale
+        start = self.offset
         if self.centre is not None:
-            z += self.centre @ W.mT * self.scale
+            start = start + self.centre @ W
         if bias is not None:
-            z += bias.to(z).reshape(self.groups, 1, -1) * self.scale
-        return z
+            start = start + bias.to(W).reshape(self.groups, 1, -1) * self.scale
+        return torch.baddbmm(start, self.X, W)
 
     def _by_group(self, values: Tensor) -> Tensor:
         """Return (rows, outputs) as (groups, rows, outputs per group)."""

@@ -7,7 +7,7 @@ import math
 from interpress.graph.dense import DenseLayer
 from interpress.refit.normal_equations import LARGE
 
-_ROWS = 12288  # rows of a regression with few unknowns
+_ROWS = 8192  # rows of a regression with few unknowns
 _WORK = 2_000_000  # rows times unknowns: larger regressions gain less, and get fewer rows, but
 _FEWEST_ROWS = 4096  # at least this many plus one per unknown
 _NUMBERS_OF_TOKENS = 2**28  # inputs and outputs of a language model's regression: 1 GiB

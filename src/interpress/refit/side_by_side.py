@@ -7,26 +7,34 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, fx
 
+from interpress.calibration.layer_outputs import ChosenOutputs
 from interpress.calibration.row_weights import RowWeights
 from interpress.data.batches import batch_size
-from interpress.graph.dense import DenseLayer, dense_layer_of, transposes_of, weight_of
+from interpress.graph.dense import (
+    DenseLayer,
+    dense_layer_of,
+    transposes_of,
+    uses_of_weights,
+    weight_of,
+)
 from interpress.graph.example import Example
 from interpress.graph.executor import Before, Executor
 from interpress.graph.fast_kernels import fast_kernels
 from interpress.graph.normalised import inverse_sizes, normalised_value
 from interpress.graph.passage import Passage
 from interpress.graph.patterns import Epilogue, epilogue_of
-from interpress.graph.program import Program, fixed_size
+from interpress.graph.program import Program
 from interpress.graph.rows import BatchRows
 from interpress.linalg.low_rank import Factors
 from interpress.refit.layer_pair import (
     LayerPair,
     Pairs,
     equal_values,
+    has_shape_of,
     kept_outputs,
-    uses_of_weights,
 )
-from interpress.refit.layer_rows import LayerRows, LayerSample
+from interpress.refit.layer_rows import FullRows, LayerRows, LayerSample
+from interpress.refit.rows_with_target import row_weights, rows_with_target
 from interpress.refit.sample_size import sample_size
 from interpress.refit.solve_layer import solve_layer, solve_thin_layer
 from interpress.refit.thin_layer import ThinLayer
@@ -49,10 +57,12 @@ class SideBySide:
         rest: torch.device | None = None,
         row_weights: Mapping[str, RowWeights] | None = None,
         thin: Mapping[str, ThinLayer] | None = None,
+        recorded: ChosenOutputs | None = None,
     ) -> None:
         """Begin both networks; between two stretches, values rest on `rest`.
 
-        `thin` has the layers of the smaller network that become two, by weight.
+        `thin` has the layers of the smaller network that become two, by weight. With `recorded`
+        outputs of the full network on these examples, it does not run again.
 
         `row_weights` is for language models, and may be empty: errors are relative to the size of
         the residual stream, rows of the layers that it names count by their size, and more rows are
@@ -66,7 +76,8 @@ class SideBySide:
         """The factors of every layer that became two."""
         self._cut, self._before, self._thin = cut, before, thin or {}
         self._of_tokens, self._weights_by_size = row_weights is not None, row_weights or {}
-        self.full = Passage.begin(_executor(full), examples, rest)
+        self._recorded = recorded
+        self.full = Passage.begin(_executor(full), () if recorded else examples, rest)
         self.small = Passage.begin(_executor(small), examples, rest)
         self._full, self._small = self.full.executor, self.small.executor
         self._full_frames, self._small_frames = self.full.frames, self.small.frames
@@ -113,8 +124,8 @@ class SideBySide:
         with self._full.holding(full_nodes), self._small.holding(small_nodes):
             rows = []
             for batch in range(len(self._batches)):
-                rows.append(self._run_full(pairs, layer, batch))
-                if is_last:
+                rows.append(self._rows_of_batch(pairs, layer, batch))
+                if is_last and self._recorded is None:
                     self._full_frames[batch].values.clear()
             if layer is not None:
                 self._refit(layer, [batch_rows for batch_rows in rows if batch_rows is not None])
@@ -128,14 +139,23 @@ class SideBySide:
         hooks = {"before": self._before, "protected": self._equal}
         self.full.advance(full_nodes, lambda batch: hooks)
 
-    def _run_full(self, pairs: Pairs, layer: LayerPair | None, batch: int) -> LayerRows | None:
-        """Run a stretch of the full network on one batch; return the rows of its first layer."""
+    def _rows_of_batch(self, pairs: Pairs, layer: LayerPair | None, batch: int) -> LayerRows | None:
+        """Return the rows of the first layer of a stretch; the full network runs, if it must."""
+        if self._recorded is not None:
+            if layer is None:
+                return None
+            recorded = self._recorded.rows(pairs[0][0], batch)
+            with self.small.working(self._small_frames[batch]):
+                sample = self._sample(layer, batch, recorded.at)
+                full = FullRows(recorded.output, recorded.summand)
+                return self._rows(layer, full, sample)
         full_frame, small_frame = self._full_frames[batch], self._small_frames[batch]
         with self.full.working(full_frame), self.small.working(small_frame):
-            return self._run_full_here(pairs, layer, batch)
+            return self._run_full(pairs, layer, batch)
 
-    def _run_full_here(self, pairs: Pairs, layer: LayerPair | None, batch: int) -> LayerRows | None:
-        sample = None if layer is None else self._sample(layer, batch)
+    def _run_full(self, pairs: Pairs, layer: LayerPair | None, batch: int) -> LayerRows | None:
+        at = None if layer is None else self._positions(layer, batch)
+        sample = None if layer is None else self._sample(layer, batch, at)
         small_nodes = dict(pairs)
         rows: list[LayerRows] = []
 
@@ -143,7 +163,8 @@ class SideBySide:
             if node in self._equal:
                 self._small_frames[batch].values[small_nodes[node]] = value
             if layer is not None and sample is not None and small_nodes[node] is layer.small_node:
-                rows.append(self._rows(layer, batch, value, sample))
+                full = self._full_rows(layer, batch, value, sample.at)
+                rows.append(self._rows(layer, full, sample))
 
         self._full.advance(
             self._full_frames[batch],
@@ -187,73 +208,58 @@ class SideBySide:
         self, node: fx.Node, full: Epilogue, small: Epilogue
     ) -> tuple[fx.Node, fx.Node] | None:
         """Return the other summand in both networks, if it is known by now and of this shape."""
+        if full.summand is None or small.summand is None:
+            return None
+        if small.summand not in self._small_frames[0].values:
+            return None
+        if self._recorded is not None:
+            known = self._recorded.rows(node, 0).summand is not None
+            return (full.summand, small.summand) if known else None
         full_values = self._full_frames[0].values
-        if full.summand is None or full.summand not in full_values:
+        if full.summand not in full_values:
             return None
-        if small.summand is None or small.summand not in self._small_frames[0].values:
-            return None
-        shape, output = full_values[full.summand].shape, node.meta["val"].shape
-        captured = [fixed_size(size) for size in output]
-        # one of both may be the same for all examples, such as learned positions
-        examples = fixed_size(full.summand.meta["val"].shape[0]) if shape else None
-        same_shape = (
-            len(shape) == len(output)
-            and examples == captured[0]
-            and all(size in (None, own) for size, own in zip(captured[1:], shape[1:], strict=True))
-        )
+        same_shape = has_shape_of(full.summand, full_values[full.summand].shape, node)
         return (full.summand, small.summand) if same_shape else None
 
-    def _sample(self, layer: LayerPair, batch: int) -> LayerSample:
-        """Sample rows of a batch from the inputs of the smaller network's layer."""
-        dense, frame = layer.dense, self._small_frames[batch]
-        wanted = sample_size(dense, self._of_tokens)
+    def _sample(self, layer: LayerPair, batch: int, at: Tensor | None) -> LayerSample:
+        """Return the rows `at` of a batch from the inputs of the smaller network's layer."""
+        dense, frame, summand = layer.dense, self._small_frames[batch], None
         (operand, *_), _ = self._small.arguments(frame, layer.small_node)
-        at = dense.positions(operand, -(-wanted // self._examples), self._batches[batch])
-        summand = None
         if layer.summands is not None:
             summand = dense.outputs(frame.values[layer.summands[1]], at)
         X = dense.inputs(operand, at)
-        weights = self._row_weights(layer, batch, operand, at, len(X))
+        weights = None
+        if self._weights is not None:
+            weights = row_weights(layer, self._weights[batch], operand, at, len(X))
         counts = dense.counting(operand, at, self._batches[batch])
         return LayerSample(at, X, summand, weights, counts)
 
-    def _row_weights(
-        self, layer: LayerPair, batch: int, operand: Tensor, at: Tensor | None, rows: int
-    ) -> Tensor | None:
-        """Return the weight of every row: that of its example, where rows belong to examples."""
-        if self._weights is None:
-            return None
-        weights = self._weights[batch]
-        batch_dim = layer.small_node.meta["val"].shape[0]
-        if len(operand) != len(weights) or fixed_size(batch_dim) is not None:
-            return torch.ones(rows)
-        if at is None or layer.dense.spatial:
-            return weights.repeat_interleave(rows // len(weights))
-        per_example = operand.numel() // operand.shape[-1] // len(weights)
-        return weights[at // per_example]
+    def _positions(self, layer: LayerPair, batch: int) -> Tensor | None:
+        """Choose the rows of a batch at a layer."""
+        wanted = sample_size(layer.dense, self._of_tokens)
+        (operand, *_), _ = self._small.arguments(self._small_frames[batch], layer.small_node)
+        return layer.dense.positions(operand, -(-wanted // self._examples), self._batches[batch])
 
-    def _rows(self, layer: LayerPair, batch: int, output: Tensor, sample: LayerSample) -> LayerRows:
-        """Return sampled inputs with the target that the full network's output sets for them."""
-        dense, kept = layer.dense, layer.kept.to(output.device)
-        target = dense.outputs(output, sample.at).index_select(1, kept)
-        offset = target.new_zeros(1, target.shape[1]) if sample.summand is None else sample.summand
-        full_norm, small_norm = layer.full_epilogue.norm, layer.small_epilogue.norm
-        if full_norm is not None and small_norm is not None:
-            if full_norm.node not in self._full.kernels:  # else the output has passed it already
-                scale = full_norm.scale[layer.kept].to(target)
-                shift = full_norm.shift[layer.kept].to(target)
-                target = torch.addcmul(shift, target, scale)
-            offset = offset + small_norm.shift.to(target)
+    def _full_rows(
+        self, layer: LayerPair, batch: int, output: Tensor, at: Tensor | None
+    ) -> FullRows:
+        """Return the rows `at` of the full network's output of a layer."""
+        rows, norm, summand = layer.dense.outputs(output, at), layer.full_epilogue.norm, None
+        if norm is not None and norm.node not in self._full.kernels:  # else it has passed it
+            rows = norm.applied(rows)
         if layer.summands is not None:
-            summand = dense.outputs(self._full_frames[batch].values[layer.summands[0]], sample.at)
-            target = target + summand.index_select(1, kept)
-        weights = sample.weights
-        if self._of_tokens and layer.is_normalised:
-            known = self._weights_by_size.get(dense.weight)
-            factors = inverse_sizes(target) if known is None else known.factors(target)
-            by_size = factors.square_().reshape(-1).to("cpu", torch.float32)
-            weights = by_size if weights is None else weights * by_size
-        return LayerRows(sample.X, target, offset, weights).only(sample.counts)
+            value = self._full_frames[batch].values[layer.summands[0]]
+            summand = layer.dense.outputs(value, at)
+        return FullRows(rows, summand)
+
+    def _rows(self, layer: LayerPair, full: FullRows, sample: LayerSample) -> LayerRows:
+        """Return sampled inputs with the target that the full network's rows set for them."""
+        if not self._of_tokens or not layer.is_normalised:
+            return rows_with_target(layer, full, sample)
+        known = self._weights_by_size.get(layer.dense.weight)
+        return rows_with_target(
+            layer, full, sample, inverse_sizes if known is None else known.factors
+        )
 
     def _refit(self, layer: LayerPair, rows: list[LayerRows]) -> None:
         """Solve for the weights of one layer, and replace them if held-out rows improve."""
