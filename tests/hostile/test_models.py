@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import interpress
 from interpress import ArgumentError, CaptureError, SurgeryError, find_spaces
-from interpress.surgery.projection_identity import difference
+from interpress.surgery.output_difference import difference
 
 
 def mlp() -> nn.Sequential:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -66,28 +67,41 @@ def agreement(
         CalibrationSet((), networks[1], forward=forward),
     )
     all_labels = None if labels is None else torch.as_tensor(labels)
-    tally: Tally | None = None
     with (
         display(progress) as bars,
         bars.task("comparing", None) as advance,
         untouched(networks[0]),
         untouched(networks[1]),
     ):
-        for number, batch in enumerate(sources[0].raw()):
-            examples = [source.convert(batch, number) for source in sources]
-            if tally is None:
-                tally = Tally(_meaning(networks[0], examples[0], kind, output))
-            size = batch_size(examples[0])
-            batch_labels = _labels(batch, networks[0], all_labels, tally.seen, size)
-            outputs = [
-                outputs_of(network, example, tally.meaning)
-                for network, example in zip(networks, examples, strict=True)
-            ]
-            counted = tally.meaning.mask(outputs[0], examples[0])
-            tokens = tally.meaning.tokens_of(examples[0])
-            tally.add(outputs[0], outputs[1], batch_labels, counted, tokens)
-            advance(size)
+        meaning = partial(_meaning, networks[0], kind=kind, output=output)
+        tally = _tallied(networks, sources, all_labels, meaning, advance)
     return _result(tally, all_labels)
+
+
+def _tallied(
+    networks: tuple[nn.Module, nn.Module],
+    sources: tuple[CalibrationSet, CalibrationSet],
+    all_labels: Tensor | None,
+    meaning: Callable[[Example], OutputMeaning],
+    advance: Callable[[float], None],
+) -> Tally | None:
+    """Run both networks over the data of the first source; None if there are none."""
+    tally: Tally | None = None
+    for number, batch in enumerate(sources[0].raw()):
+        examples = [source.convert(batch, number) for source in sources]
+        if tally is None:
+            tally = Tally(meaning(examples[0]))
+        size = batch_size(examples[0])
+        batch_labels = _labels(batch, networks[0], all_labels, tally.seen, size)
+        outputs = [
+            outputs_of(network, example, tally.meaning)
+            for network, example in zip(networks, examples, strict=True)
+        ]
+        counted = tally.meaning.mask(outputs[0], examples[0])
+        tokens = tally.meaning.tokens_of(examples[0])
+        tally.add(outputs[0], outputs[1], batch_labels, counted, tokens)
+        advance(size)
+    return tally
 
 
 def _meaning(model: nn.Module, example: Example, kind: str, output: Output) -> OutputMeaning:

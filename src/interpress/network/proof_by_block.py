@@ -24,11 +24,11 @@ from interpress.graph.program import Program
 from interpress.linalg.precision import exact_dtype
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
+from interpress.surgery.output_difference import difference
 from interpress.surgery.projection_identity import (
     Proof,
     checked,
     comparable_outputs,
-    difference,
     fixed_seed,
     own_tolerance,
     projecting,

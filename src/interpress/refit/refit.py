@@ -32,8 +32,8 @@ from interpress.refit.layer_pair import pairs_of, stretches
 from interpress.refit.side_by_side import SideBySide
 from interpress.refit.thin_layer import ThinLayer
 from interpress.surgery.cut import Cut
+from interpress.surgery.output_difference import difference
 from interpress.surgery.projection_identity import (
-    difference,
     own_tolerance,
     tolerance_of_casts,
 )

@@ -18,6 +18,7 @@ from interpress.report.answers import answers
 from interpress.report.examples import Gallery, changed_decisions
 from interpress.report.facts import Facts
 from interpress.report.gallery import gallery_section
+from interpress.report.heading import describe, headline
 from interpress.report.provenance import provenance
 from interpress.report.terms import glossary
 from interpress.report.tradeoff import prediction_of, tradeoff
@@ -67,7 +68,7 @@ def page_of(record: Mapping[str, Any], gallery: Gallery | None = None) -> str:
     data = _slider_data(facts)
     body = "".join(
         [
-            sections.headline(facts),
+            headline(facts),
             answers(facts, verdict),
             sections.costs(facts),
             sections.checks(verdict),
@@ -81,7 +82,7 @@ def page_of(record: Mapping[str, Any], gallery: Gallery | None = None) -> str:
             sections.spaces(facts, has_slider=data is not None),
         ]
     )
-    return document(sections.describe(facts), body + glossary(body), data)
+    return document(describe(facts), body + glossary(body), data)
 
 
 def document(title: str, body: str, data: Mapping[str, Any] | None = None) -> str:

@@ -17,10 +17,10 @@ from interpress.graph.global_settings import default_dtype
 from interpress.linalg.low_rank import Factors
 from interpress.linalg.precision import exact_dtype
 from interpress.spaces.spaces import Spaces
+from interpress.surgery.output_difference import difference
 from interpress.surgery.projection_identity import (
     Proof,
     comparable_outputs,
-    difference,
     fixed_seed,
     in_dtype,
     own_tolerance,
