@@ -18,7 +18,6 @@ from interpress.graph.executor import Executor
 from interpress.graph.fast_kernels import fast_kernels
 from interpress.graph.rows import BatchRows
 from interpress.method import Method
-from interpress.parallel.processes import Processes
 from interpress.refit.refit import examples_needed, held_bytes
 from interpress.refit.sample_size import sample_size
 from interpress.spaces.batching import captured_examples, examples_per_batch
@@ -93,10 +92,11 @@ def refit_examples(study: Study, method: Method, memory: float | None) -> RefitE
 def _record_again(study: Study, memory: float | None) -> LayerOutputs | None:
     """Run the original again to record what calibration would have recorded, to the same bits.
 
-    This is for an analysis that was saved and loaded.
+    This is for an analysis that was saved and loaded, and for several processes, each of which
+    calibrated on a part of the examples but refits on all.
     """
     data, program = study.require_data(), study.spaces.program
-    if study.walk is not None or study.meaning.tokens is not None or Processes().size > 1:
+    if study.walk is not None or study.meaning.tokens is not None:
         return None
     outputs = outputs_to_record(study.spaces, memory, expected := data.expected_fit_examples())
     if outputs is None:
