@@ -46,7 +46,7 @@ def test_the_six_questions_are_answered_with_the_numbers_of_the_result(
     before, after = (f"{100 * accuracy:.2f} %" for accuracy in measured.accuracy)
     assert f"Accuracy: {before} before, {after} after" in top
     assert "What was left alone, and why?" in top
-    assert "Only the outputs of the model keep their width (classifier)." in top
+    assert "The outputs of the model have to keep their width (classifier)." in top
     assert "Nothing had to stay whole" not in top
     assert "What is still to do?" in top
 

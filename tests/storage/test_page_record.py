@@ -28,7 +28,7 @@ def test_spaces_that_same_widths_leaves_whole(tmp_path: Path) -> None:
     rows = [row.name for row in result.plan]
     sizes = [space.size for space in (result.spaces[name] for name in rows)]
     assert curve["points"][0]["widths"] == sizes
-    assert all(len(point["errors"]) == len(rows) for point in curve["points"])
+    assert all(len(point["widths"]) == len(rows) for point in curve["points"])
     loaded = load(tmp_path / "out", transformers.BertForSequenceClassification(config))
     assert not loaded.training
     assert torch.equal(loaded(tokens).logits, result.model(tokens).logits)

@@ -1,21 +1,19 @@
 "use strict";
-// The slider: widths and errors at another point of the curve. The page is complete without it.
+// The slider: widths at another point of the curve. The page is complete without it.
 const curve = JSON.parse(document.getElementById("curve").textContent);
 const slider = document.getElementById("budget");
 const percent = (value, digits = 1) => (100 * value).toFixed(digits) + "\u00a0%";
 const last = curve.points.length - 1;
-const columns = ["width", "error"].map((name, place) => {
-  const head = document.createElement("th");
-  head.scope = "col";
-  head.className = "at-slider";
-  head.textContent = ["slider: width", "error"][place];
-  document.querySelector("table.spaces thead tr").append(head);
-  return [...document.querySelectorAll("table.spaces tbody tr")].map((row) => {
-    const cell = document.createElement("td");
-    cell.className = name + " at-slider";
-    row.append(cell);
-    return cell;
-  });
+const head = document.createElement("th");
+head.scope = "col";
+head.className = "at-slider";
+head.textContent = "slider: width";
+document.querySelector("table.spaces thead tr").append(head);
+const cells = [...document.querySelectorAll("table.spaces tbody tr")].map((row) => {
+  const cell = document.createElement("td");
+  cell.className = "width at-slider";
+  row.append(cell);
+  return cell;
 });
 function show() {
   const number = last - Number(slider.value);
@@ -29,12 +27,8 @@ function show() {
     else if (value > 0) text += ", predicted " + curve.label + " " + percent(value, 1);
     else text += ", too far from this result to predict";
   }
-  const largest = Math.max(0, ...point.errors);
-  document.getElementById("predicted").textContent = text + ", largest error of a space " + percent(largest);
-  curve.before.forEach((before, index) => {
-    columns[0][index].textContent = point.widths[index];
-    columns[1][index].textContent = point.widths[index] < before ? percent(point.errors[index]) : "";
-  });
+  document.getElementById("predicted").textContent = text;
+  cells.forEach((cell, index) => { cell.textContent = point.widths[index]; });
 }
 slider.max = last;
 slider.value = last - curve.at;

@@ -10,6 +10,7 @@ from interpress.report.numbers import count, percent, plural, short, size
 from interpress.report.terms import term
 from interpress.report.verdict import Verdict
 
+_UNCHANGED = 0.99  # of the memory, from which it is said to stay
 _LISTED = 3  # reasons that a sentence names; the section below has all of them
 _MARKS = {"ship": "✓", "confirm": "✓", "look": "!", "stop": "✕"}
 
@@ -59,7 +60,7 @@ def _to_what(facts: Facts) -> str:
     if method["correct"]:
         text += "; the layers that read removed channels were changed to make up for them"
     if facts.record.get("refit_kept"):
-        text += f", and every layer was solved again ({term('refit')})"
+        text += f", and layers were solved again where that helped ({term('refit')})"
     text += "."
     if thin := facts.extra.get("thin"):
         text += f" {plural(len(thin), 'layer')} became two thin ones ({term('low-rank')})."
@@ -133,8 +134,8 @@ def _changed(facts: Facts) -> str:
     if facts.perplexity is not None:
         before, after = facts.perplexity
         text += (
-            " A decision is the likeliest next token; it changes often where several are about "
-            "equally likely, so the perplexity is what counts."
+            " A decision is the likeliest next token, which changes easily where another one is "
+            "about as likely; the verdict goes by the perplexity."
         )
         text += (
             f" {term('perplexity', 'Perplexity')} rose from {before:.4g} to <b>{after:.4g}</b>."
@@ -183,8 +184,12 @@ def _cheaper(facts: Facts) -> str:
         parts.append(f"the {term('run-time')}{where} is {left} of the original's")
     if facts.memory is not None:
         before, after = facts.memory
-        parts.append(f"the {term('memory')} falls from {size(before)} to {size(after)}")
-    return f" Measured here, {' and '.join(parts)}." if parts else ""
+        if after >= _UNCHANGED * before:
+            parts.append(f"the {term('memory')} stays at {size(after)}")
+        else:
+            parts.append(f"the {term('memory')} falls from {size(before)} to {size(after)}")
+    when = "here" if facts.distilled_from is None else "here before the distillation"
+    return f" Measured {when}, {' and '.join(parts)}." if parts else ""
 
 
 def _weights(facts: Facts) -> str:
@@ -192,9 +197,11 @@ def _weights(facts: Facts) -> str:
     if (found := facts.extra.get("unchanged")) is None:
         return ""
     same, number = found
+    done = facts.record.get("distilled")
+    trained = ", by the distillation too" if done and done["kept"] else ""
     return (
         f"This is about widths. Of all {count(number)} tensors of weights, {count(same)} are "
-        "exactly as they were; the others lost channels, or were solved or trained again."
+        f"exactly as they were; the others lost channels or got new values{trained}."
     )
 
 
@@ -212,7 +219,7 @@ def _left(facts: Facts) -> str:
         )
     elif share is not None and facts.only_outputs:
         parts.append(
-            f"Only the outputs of the model keep their width ({_named(facts.only_outputs)})."
+            f"The outputs of the model have to keep their width ({_named(facts.only_outputs)})."
         )
     elif groups:
         if share is not None:

@@ -23,7 +23,10 @@ def headline(facts: Facts) -> str:
     made = (facts.extra.get("made") or {}).get("date", "")
     version = facts.record["versions"]["interpress"]
     ratio = facts.time_ratio
-    faster = "" if ratio is None else f"run time {percent(ratio, 0)} of the original's, here"
+    low, high = facts.time_quartiles or (0.0, 0.0)
+    faster = "" if ratio is None else f"run time here {percent(ratio, 0)} of the original's"
+    if low <= 1 <= high:
+        faster = "run time here about that of the original"
     parts = [
         f"asked for {facts.asked}", faster, f"method {facts.method}", f"interpress {version}", made,
     ]  # fmt: skip

@@ -31,7 +31,10 @@ def provenance(facts: Facts) -> str:
         ("calibration data, short fingerprint", _code(data.get("fingerprint"))),
         (f"evaluation data, {hashed}", _code((record.get("evaluation") or {}).get("sha256"))),
         ("distilled with", _code(origin.get("call"))),
-        ("examples of the distillation", count(origin["examples"]) if origin else ""),
+        (
+            "examples of the distillation",
+            f"{count(origin['examples'])}, one in five of them held out" if origin else "",
+        ),
         (f"data of the distillation, {hashed}", _code(origin.get("sha256"))),
         ("preprocessing", _preprocessing(record.get("preprocessing"))),
         ("method", _method(record["method"])),

@@ -83,9 +83,12 @@ def _run_time(facts: Facts) -> tuple[str, tuple[str, str], str]:
         return label, cells, ""
     batch = "one batch of " + plural(run["examples"], "example")
     threads = f" with {plural(run['threads'], 'thread')}" if run["device"] == "cpu" else ""
+    when = ""
+    if facts.distilled_from is not None:
+        when = " before the distillation, which changes no size,"
     said = (
-        f"Run time and memory were measured on {batch} on {escape(run['device'])}{threads}: both "
-        f"networks ran in turn, {plural(run['rounds'], 'time')}; the time of the "
+        f"Run time and memory were measured{when} on {batch} on {escape(run['device'])}{threads}: "
+        f"both networks ran in turn, {plural(run['rounds'], 'time')}; the time of the "
         "original is the median, and that of the smaller network follows from the median of the "
         f"ratios.{spread} {memory}."
     )
@@ -102,7 +105,7 @@ def checks(verdict: Verdict) -> str:
             (escape(check.rule), escape(check.found), f'<span class="mark {kind}">{word}</span>')
         )
     note = (
-        "The verdict follows from these rules alone: “ship” if all passed, “ship if one more "
+        "The verdict follows from these rules alone: “ship” if none failed, “ship if one more "
         "measurement holds” if the one about the data is still open, “do not ship it as it is” if "
         "any other did not pass. “Undecided” means that the measured run times vary too much to "
         "tell; it changes no verdict. The limit of 5 % is a default; a limit that your application "

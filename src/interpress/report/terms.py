@@ -19,8 +19,9 @@ TERMS = {
     ),
     "held-out": (
         "Held-out examples",
-        "One in five calibration examples. Nothing is fitted to them, but they choose between "
-        "candidate networks, so agreement on them can be slightly too optimistic.",
+        "One in five of the calibration examples, or of the examples of a distillation. No weight "
+        "is fitted to them, but they choose between candidate networks, or between the weights of "
+        "a distillation, so agreement on them can be too optimistic.",
     ),
     "calibration": (
         "Calibration examples",

@@ -53,6 +53,8 @@ def _explained(facts: Facts, found: Prediction, drawn: bool) -> str:
     else:
         text += " and scaled to pass through the dot"
     text += "; no other network was built for it."
+    if facts.perplexity is not None:
+        text += " It does not predict the perplexity."
     if found.is_share:
         text += (
             " <b>The band</b> is the same prediction through both ends of the interval. It does "
@@ -74,7 +76,10 @@ def _plot(facts: Facts, found: Prediction, points: Sequence[Mapping[str, Any]]) 
         if found.is_share
         else f"{found.label}, % of the standard deviation",
     )
-    inside = [n for n, value in enumerate(found.line[: len(flops)]) if value >= floor]
+    inside = [
+        n for n, value in enumerate(found.line[: len(flops)])
+        if value >= floor and (value > 0 or not found.is_share)  # a share of 0 is no prediction
+    ]  # fmt: skip
     if points and found.low is not None and found.high is not None:
         lower, upper = (
             [(flops[n], max(end[n], floor)) for n in inside] for end in (found.low, found.high)
@@ -103,7 +108,8 @@ def _table(found: Prediction, points: Sequence[Mapping[str, Any]]) -> str:
     for wanted in _SHOWN:
         index = min(range(len(points)), key=lambda i: abs(points[i]["flops"] - wanted))
         point = points[index]
-        if abs(point["flops"] - wanted) > _NEAR or (found.is_share and not found.line[index]):
+        is_far = found.is_share and not (found.low or found.line)[index]
+        if abs(point["flops"] - wanted) > _NEAR or is_far:
             continue  # no such point, or one too far from the measured one to predict
         row = [percent(point["flops"], 0), percent(point["params"], 0), percent(found.line[index])]
         if found.low is not None and found.high is not None:

@@ -170,8 +170,9 @@ def _decisions(facts: Facts, share: float, asked: dict[str, object]) -> Check:
     remedy = _larger(facts, _flops_needed(facts, 1 - limit))
     if 1 - share <= limit and (needed := _examples_needed(share, limit)) is not None:
         remedy = (
-            f"Judge it on more examples: {count(examples)} leave room for a change of up to "
-            f"{percent(1 - low)}. About {count(needed)} are enough if they agree as often."
+            f"{percent(1 - share, 2)} is within the limit, but {count(examples)} examples leave "
+            f"room for {percent(1 - low, 2)}. Judge it on about {count(needed)} examples, which are "
+            f"enough for this rule if they agree as often. Or: {remedy[0].lower()}{remedy[1:]}"
         )
     return Check(
         f"At most {percent(limit, 0 if limit == LIMIT else 2)} of the decisions change, at the "
@@ -250,7 +251,9 @@ def _classes(facts: Facts) -> Iterator[Check]:
         if suffering
         else f"{plural(len(rows), 'class', 'classes')}, none more often than chance explains.",
         not suffering,
-        f"Look at the decisions about {named}, and calibrate on more examples of them.",
+        f"Look at the examples of {'class' if len(suffering) == 1 else 'classes'} {named}, which "
+        "changed more often than the others; keep more of the network, or calibrate on more "
+        "examples like them.",
     )
 
 

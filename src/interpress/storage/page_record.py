@@ -188,7 +188,7 @@ def width_of_frozen(outcome: Outcome, space: ChannelSpace) -> int:
 
 
 def curve_record(outcome: Outcome) -> dict[str, Any]:
-    """Return the predicted trade-off: costs, noise, widths and errors at every point.
+    """Return the predicted trade-off: costs, noise and widths at every point.
 
     `noise` is the predicted noise-to-signal ratio of the whole network, relative to that of the
     curve at the FLOPs of this result. The result itself is the point number `at`; its widths may
@@ -202,7 +202,6 @@ def curve_record(outcome: Outcome) -> dict[str, Any]:
     result = {
         "flops": flops, "params": outcome.point.params, "noise": 1.0,
         "widths": [row.after for row in outcome.plan],
-        "errors": [round(row.error, 5) for row in outcome.plan],
     }  # fmt: skip
     return {"points": [*record[:at], result, *record[at:]], "at": at}
 
@@ -229,10 +228,6 @@ def _curve_point(outcome: Outcome, point: Point, here: float) -> dict[str, Any]:
         "noise": noise(outcome, point.widths) / here,
         "widths": [
             _with_groups(outcome, name, width, point.widths) for name, width in widths.items()
-        ],
-        "errors": [
-            round(math.sqrt(max(0.0, float(outcome.orders[name].errors[width]))), 5)
-            for name, width in widths.items()
         ],
     }
 
