@@ -171,8 +171,8 @@ def _decisions(facts: Facts, share: float, asked: dict[str, object]) -> Check:
     if 1 - share <= limit and (needed := _examples_needed(share, limit)) is not None:
         remedy = (
             f"{percent(1 - share, 2)} is within the limit, but {count(examples)} examples leave "
-            f"room for {percent(1 - low, 2)}. Judge it on about {count(needed)} examples, which are "
-            f"enough for this rule if they agree as often. Or: {remedy[0].lower()}{remedy[1:]}"
+            f"room for {percent(1 - low, 2)}. Judge it on about {count(needed)} examples, which "
+            f"are enough for this rule if they agree as often. Or: {remedy[0].lower()}{remedy[1:]}"
         )
     return Check(
         f"At most {percent(limit, 0 if limit == LIMIT else 2)} of the decisions change, at the "

@@ -180,10 +180,10 @@ def width_of_frozen(outcome: Outcome, space: ChannelSpace) -> int:
         for labelling in trace.weights[name].channels():
             if len(labelling.support) != 1:
                 continue
-            labels = labelling.labels.reshape(-1)
-            if bool((units_of(outcome.spaces, space, labels) >= 0).all()):
+            channels = units_of(outcome.spaces, space, labelling.labels.reshape(-1))
+            if bool((channels >= 0).all()):  # every output of the layer is one of this space
                 kept = kept_outputs(cut, name, labelling.support[0])
-                return space.size if kept is None else len(labels[kept.to(labels.device)].unique())
+                return space.size if kept is None else len(channels[kept].unique())
     return space.size
 
 
