@@ -90,7 +90,7 @@ def test_the_worse_end_of_the_interval_counts(record: dict[str, Any]) -> None:
     judged(record, 1.0, 60)  # nothing changed, but 60 examples cannot show 95 %
     verdict = verdict_of(Facts(record))
     assert verdict.level == "look"
-    assert "Judge it on more examples" in verdict.to_do[0]
+    assert "Judge it on about 75 examples" in verdict.to_do[0]
     judged(record, 1.0, 80)
     assert verdict_of(Facts(record)).level != "look"
     judged(record, 0.9, 10_000)

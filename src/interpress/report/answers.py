@@ -11,6 +11,7 @@ from interpress.report.terms import term
 from interpress.report.verdict import Verdict
 
 _UNCHANGED = 0.99  # of the memory, from which it is said to stay
+_CLEARLY = 0.01  # below the budget, from which the page says why less is left
 _LISTED = 3  # reasons that a sentence names; the section below has all of them
 _MARKS = {"ship": "✓", "confirm": "✓", "look": "!", "stop": "✕"}
 
@@ -52,8 +53,8 @@ def _to_what(facts: Facts) -> str:
     text = (
         f"A network of the same kind with <b>{percent(facts.left('flops'))} of the FLOPs</b> and "
         f"{percent(facts.left('parameters'))} of the parameters. It was asked for as "
-        f"<code>{escape(facts.asked)}</code> with the method {escape(facts.method)}. "
-        f"{count(after)} of {count(before)} channels{_heads(facts)} remain in the "
+        f"<code>{escape(facts.asked)}</code> with the method {escape(facts.method)}"
+        f"{_steps(facts)}. {count(after)} of {count(before)} channels{_heads(facts)} remain in the "
         f"{term('space', plural(len(facts.record['plan']), 'space') + ' that can shrink')}. "
         f"The selection <code>{escape(method['selection'])}</code> chose which ones"
     )
@@ -70,6 +71,15 @@ def _to_what(facts: Facts) -> str:
             "steps, without labels."
         )
     return text
+
+
+def _steps(facts: Facts) -> str:
+    """Return why less is left than was asked for, if that is clearly so."""
+    asked = facts.record["asked"]
+    key = {"flops": "flops", "params": "parameters"}.get(asked["budget"])
+    if key is None or facts.left(key) > float(asked["value"]) - _CLEARLY:
+        return ""
+    return "; less is left, because widths can only change in steps"
 
 
 def _heads(facts: Facts) -> str:
@@ -196,12 +206,14 @@ def _weights(facts: Facts) -> str:
     """Return which weights are as they were: a width that stays does not mean that they do."""
     if (found := facts.extra.get("unchanged")) is None:
         return ""
-    same, number = found
+    names = [str(name) for name in found["names"]]
     done = facts.record.get("distilled")
     trained = ", by the distillation too" if done and done["kept"] else ""
     return (
-        f"This is about widths. Of all {count(number)} tensors of weights, {count(same)} are "
-        f"exactly as they were; the others lost channels or got new values{trained}."
+        f"This is about widths. Of all {count(found['of'])} tensors of weights, "
+        f"{count(len(names))} are exactly as they were"
+        f"{f' ({_named(names)})' if names else ''}; the others lost channels or got new "
+        f"values{trained}."
     )
 
 

@@ -31,6 +31,7 @@ def provenance(facts: Facts) -> str:
         ("calibration data, short fingerprint", _code(data.get("fingerprint"))),
         (f"evaluation data, {hashed}", _code((record.get("evaluation") or {}).get("sha256"))),
         ("distilled with", _code(origin.get("call"))),
+        (f"weights before the distillation, {hashed}", _code(digests.get("start"))),
         (
             "examples of the distillation",
             f"{count(origin['examples'])}, one in five of them held out" if origin else "",

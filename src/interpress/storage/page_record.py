@@ -80,21 +80,23 @@ def _model(original: nn.Module) -> dict[str, str]:
     }
 
 
-def unchanged_tensors(original: nn.Module, smaller: nn.Module) -> list[int] | None:
-    """Return how many parameters have the same values in both networks, and their number.
+def unchanged_tensors(original: nn.Module, smaller: nn.Module) -> dict[str, Any] | None:
+    """Return the names of the parameters with the same values in both networks, and of how many.
 
     None if weights of the original are on the disk.
     """
     named = dict(original.named_parameters())
     if any(weight.is_meta for weight in named.values()):
         return None
+    parameters = dict(smaller.named_parameters())
     same = [
-        name in named
+        name
+        for name, weight in parameters.items()
+        if name in named
         and named[name].shape == weight.shape
         and torch.equal(named[name].to(weight.device), weight)
-        for name, weight in smaller.named_parameters()
     ]
-    return [sum(same), len(same)]
+    return {"of": len(parameters), "names": same}
 
 
 def tensor_bytes(model: nn.Module) -> int:

@@ -124,7 +124,10 @@ def distilled_record(
     """
     changed = {**record, "evaluation": evaluation, "versions": _versions()}
     if "report" in record:
-        digests = {**record["report"]["digests"], "smaller": weights_digest(distilled.model)}
+        earlier = record["report"]["digests"]
+        digests = {
+            **earlier, "start": earlier["smaller"], "smaller": weights_digest(distilled.model),
+        }  # fmt: skip
         changed["report"] = {
             **record["report"],
             "digests": digests,
