@@ -79,7 +79,7 @@ def _steps(facts: Facts) -> str:
     key = {"flops": "flops", "params": "parameters"}.get(asked["budget"])
     if key is None or facts.left(key) > float(asked["value"]) - _CLEARLY:
         return ""
-    return "; less is left, because widths can only change in steps"
+    return "; the allocation found no larger network within that budget"
 
 
 def _heads(facts: Facts) -> str:
@@ -195,7 +195,7 @@ def _cheaper(facts: Facts) -> str:
     if facts.memory is not None:
         before, after = facts.memory
         if after >= _UNCHANGED * before:
-            parts.append(f"the {term('memory')} stays at {size(after)}")
+            parts.append(f"the {term('memory')} hardly changes ({size(before)}, {size(after)})")
         else:
             parts.append(f"the {term('memory')} falls from {size(before)} to {size(after)}")
     when = "here" if facts.distilled_from is None else "here before the distillation"

@@ -129,6 +129,11 @@ def widths(facts: Facts) -> str:
         '<span class="key-of"><span class="key before"></span> removed</span> '
         f'<span class="key-of"><span class="key frozen"></span> {term("frozen")}</span>'
     )
+    if facts.heads is not None:
+        note += (
+            " <code>:heads</code> counts attention heads, or groups of them that share a key and a "
+            "value; then <code>:heads-per-group</code> counts all query heads of the layer."
+        )
     if len(rows) > _MOST_BARS:
         label = f"Widths of {len(rows)} spaces before and after; the numbers are in the last table"
         columns = [(r["name"], r["before"], r["after"], r["frozen"]) for r in rows]

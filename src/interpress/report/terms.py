@@ -86,8 +86,9 @@ TERMS = {
     ),
     "refit": (
         "Refit",
-        "Solving every layer of the smaller network again by least squares, so that it gives the "
-        "outputs that the original layer gave. It is kept only if it helps held-out examples.",
+        "Solving the layers of the smaller network again by least squares, so that each gives the "
+        "outputs that the original layer gave. A layer keeps its old weights if the new ones are "
+        "not better on rows that were not fitted, and all do if held-out examples get worse.",
     ),
     "identity": (
         "Projection identity",

@@ -58,7 +58,8 @@ def _explained(facts: Facts, found: Prediction, drawn: bool) -> str:
     if found.is_share:
         text += (
             " <b>The band</b> is the same prediction through both ends of the interval. It does "
-            "not include the error of the prediction itself, which grows away from the dot."
+            "not include the error of the prediction itself, which grows away from the dot. Both "
+            "are cut off at the lower edge."
         )
     return text
 
