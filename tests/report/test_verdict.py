@@ -263,3 +263,18 @@ def test_the_worse_end_of_the_perplexity_counts(record: dict[str, Any]) -> None:
     assert "worse end" in rule
     record["evaluation"]["tokens"]["interval"] = [1.03, 1.049]
     assert not [name for name in failed(record) if "perplexity" in name]
+
+
+def test_held_out_examples_of_other_data_may_have_been_fitted(record: dict[str, Any]) -> None:
+    timed(record, 0.5)
+    judged(record, 1.0, 500)
+    record["agreement"] |= {**record.pop("evaluation"), "on": "held-out examples"}
+    origin = {"call": "", "examples": 500, "sha256": record["report"]["data"]["sha256"]}
+    record["distilled"] = {"steps": 5, "kept": True, "origin": origin}
+    rule = "It was judged on examples that were not fitted."
+    found = {check.rule: check for check in verdict_of(Facts(record)).checks}
+    assert found[rule].passed  # the same data and seed hold out the same examples
+    record["distilled"]["origin"]["sha256"] = "of other data"
+    found = {check.rule: check for check in verdict_of(Facts(record)).checks}
+    assert not found[rule].passed
+    assert found[rule].is_final

@@ -222,6 +222,17 @@ def _not_fitted(facts: Facts) -> Check:
             False,
             "Judge on other data.",
         )
+    origin = facts.distilled_from
+    is_held_out = not (facts.is_independent or facts.is_fitted)
+    if origin is not None and is_held_out and origin["sha256"] != facts.data.get("sha256"):
+        return Check(
+            rule,
+            "Not known: the examples that the distillation held out may be among those that "
+            "calibrated the network, because other data were given than to compress.",
+            False,
+            "Judge it on other data (distil with --evaluation).",
+            is_final=True,
+        )
     return Check(
         rule,
         "No: there were too few examples to hold any out." if facts.is_fitted else "Yes.",
