@@ -64,6 +64,10 @@ class _GroupMeter(Meter):
             current[member] = width
         return saved
 
+    def savings(self, widths: Mapping[str, int], name: str, others: Sequence[int]) -> list[float]:
+        """Return how much the cost falls for every one of some other widths."""
+        return [self.saved(widths, name, width) for width in others]
+
     def dependent_cost(self, widths: Mapping[str, int], name: str) -> float:
         """Return the cost of all operators that depend on a group."""
         current = spread(widths, self._members)

@@ -27,10 +27,12 @@ def greedy_path(problem: Problem, moves: Moves, score: Score) -> Iterator[Widths
 
     def consider(name: str) -> None:
         best.pop(name, None)
+        options = moves(name, widths[name])
+        savings = problem.meter.savings(widths, name, options)
         scored = [
             (score(widths, name, width, saved), width)
-            for width in moves(name, widths[name])
-            if (saved := problem.meter.saved(widths, name, width)) > 0
+            for width, saved in zip(options, savings, strict=True)
+            if saved > 0
         ]
         if scored:
             best[name] = min(scored)

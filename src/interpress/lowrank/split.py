@@ -156,6 +156,10 @@ class _JointMeter(Meter):
                 saved -= self._saved_by_rank(layer, ranks[layer], spaces)
         return saved
 
+    def savings(self, widths: Mapping[str, int], name: str, others: Sequence[int]) -> list[float]:
+        """Return how much the cost falls for every one of some other widths."""
+        return [self.saved(widths, name, width) for width in others]
+
     def neighbours(self, name: str) -> set[str]:
         """Return the spaces and ranks whose savings depend on this one, itself included."""
         if name.startswith(_RANK):

@@ -265,6 +265,10 @@ class Meter:
         self._known: dict[tuple[int, tuple[float, ...]], float] = {}
         self._terms_of: dict[str, list[int]] = {name: [] for name in self._sizes}
         self._neighbours: dict[str, set[str]] = {name: {name} for name in self._sizes}
+        self._latest: tuple[dict[str, int], list[float]] = (
+            {}, [self._value(index, {}) for index in range(len(terms))]
+        )  # fmt: skip
+        """The widths that `total` was last asked for, and the value of every term at these."""
         names = list(self._sizes)
         for index, in_spaces in enumerate(self._spaces_of):
             in_term = {names[space] for space in in_spaces}
@@ -274,15 +278,32 @@ class Meter:
 
     def total(self, widths: Mapping[str, int]) -> float:
         """Return the cost with the named spaces at these widths and all other spaces whole."""
-        shares = self._shares(widths)
-        return self._fixed + sum(self._value(index, shares) for index in range(len(self._terms)))
+        before, values = self._latest
+        changed = {n for n in {**before, **widths} if before.get(n) != widths.get(n)}
+        if changed:
+            shares = self._shares(widths)
+            values = list(values)
+            for index in {index for name in changed for index in self._terms_of[name]}:
+                values[index] = self._value(index, shares)
+            self._latest = dict(widths), values
+        return self._fixed + sum(values)
 
     def saved(self, widths: Mapping[str, int], name: str, width: int) -> float:
         """Return how much the cost falls if one space changes from its width to `width`."""
-        before = self._shares({n: widths[n] for n in self._neighbours[name] if n in widths})
-        after = {**before, self._number[name]: width / self._sizes[name]}
-        affected = self._terms_of[name]
-        return sum(self._value(index, before) - self._value(index, after) for index in affected)
+        (saving,) = self.savings(widths, name, [width])
+        return saving
+
+    def savings(self, widths: Mapping[str, int], name: str, others: Sequence[int]) -> list[float]:
+        """Return how much the cost falls for every width that one space may change to."""
+        shares = self._shares({n: widths[n] for n in self._neighbours[name] if n in widths})
+        affected, number = self._terms_of[name], self._number[name]
+        before = [self._value(index, shares) for index in affected]
+        savings = []
+        for width in others:
+            shares[number] = width / self._sizes[name]
+            values = zip(before, affected, strict=True)
+            savings.append(sum(value - self._value(index, shares) for value, index in values))
+        return savings
 
     def dependent_cost(self, widths: Mapping[str, int], name: str) -> float:
         """Return the cost of all operators that depend on a space: its producers and consumers."""
