@@ -46,4 +46,7 @@ def test_the_model_is_not_changed() -> None:
 def test_the_first_line_of_an_error() -> None:
     assert first_line(ValueError("one\ntwo")) == "ValueError: one"
     assert first_line(ValueError()) == "ValueError: "
+    cut = first_line(ValueError("long " * 100))
+    assert len(cut) <= 300
+    assert cut.endswith("long ...")
     assert len(first_line(ValueError("x" * 500))) == 160

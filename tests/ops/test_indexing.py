@@ -25,3 +25,10 @@ def test_embeddings_make_channels() -> None:
     spaces = find_spaces(model, torch.randint(0, 20, (4, 5)))
     assert spaces["0"].frozen is None
     assert spaces["0"].producers == ("0.weight",)
+
+
+def test_an_embedding_keeps_its_vocabulary() -> None:
+    model = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 4))
+    spaces = find_spaces(model, torch.randint(0, 20, (2, 5)))
+    reasons = [space.frozen for space in spaces.frozen if space.size == 20]
+    assert any("looks up its rows by number" in str(reason) for reason in reasons)

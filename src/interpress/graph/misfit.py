@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from interpress.errors import InterpressError, MisfitError
 from interpress.graph.example import Example
 
+_LONGEST = 300  # characters of another library's message
 _SHOWN = 3  # inputs whose shapes an error shows
 _AS_FORWARD = (
     "pass what its forward takes: a tensor, a tuple of positional inputs, or a dict of keyword "
@@ -38,7 +39,8 @@ def misfit(model: nn.Module, example: Example, problem: Exception) -> MisfitErro
 def first_line(problem: BaseException) -> str:
     """Return the type of an exception and the first line of its message."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    return f"{type(problem).__name__}: {lines[0] if lines else ''}"[:300]
+    text = f"{type(problem).__name__}: {lines[0] if lines else ''}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4].rstrip()} ..."
 
 
 def _inputs(example: Example) -> str:

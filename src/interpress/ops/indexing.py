@@ -8,15 +8,16 @@ from interpress.labels.trace import Op, Value
 from interpress.ops.registry import rule
 
 _WHY = "selects its channels by index"
+_ROWS = "looks up its rows by number, such as those of a vocabulary"
 _AS_INDEX = "uses its channels as indices"
 
 
-def _indexed(op: Op, value: Value, dims: list[int], index_ndim: int) -> Labellings:
+def _indexed(op: Op, value: Value, dims: list[int], index_ndim: int, why: str = _WHY) -> Labellings:
     """Return the labellings after consecutive `dims` are replaced by the dims of an index.
 
-    Channels along `dims` are frozen.
+    Channels along `dims` are frozen; `why` is the reason.
     """
-    labellings = without(mix(op, value, dims, _WHY), dims, len(value.shape))
+    labellings = without(mix(op, value, dims, why), dims, len(value.shape))
     moved = []
     for labelling in labellings:
         shape = list(labelling.labels.shape)
@@ -32,7 +33,7 @@ def embedding(op: Op) -> Labellings:
     op.trace.produced += [
         labelling.labels for labelling in weight.channels() if labelling.support == (1,)
     ]
-    return _indexed(op, weight, [0], len(indices.shape))
+    return _indexed(op, weight, [0], len(indices.shape), _ROWS)
 
 
 @rule("aten.index_select")

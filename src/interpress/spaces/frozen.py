@@ -121,6 +121,11 @@ FAMILIES = (
         ),
     ),
     Family(
+        "vocabulary",
+        "nothing to do: tokens keep their numbers; a smaller vocabulary needs another tokenizer",
+        ("looks up its rows by number",),
+    ),
+    Family(
         "position has a meaning",
         "apply the operator to a dim without channels, or to the model's outputs after its forward",
         (
