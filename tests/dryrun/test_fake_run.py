@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from interpress.dryrun.fake_run import FakeTrial, TrialSlots, first_line
+from interpress.dryrun.fake_run import FakeTrial, TrialSlots
 from interpress.graph.capture import capture
+from interpress.graph.misfit import first_line
 from interpress.spaces.from_program import spaces_of
 
 

@@ -28,7 +28,8 @@ def test_embeddings_make_channels() -> None:
 
 
 def test_an_embedding_keeps_its_vocabulary() -> None:
-    model = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 4))
+    model = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 20))
+    model[0].weight = model[3].weight  # tied, as in GPT-2
     spaces = find_spaces(model, torch.randint(0, 20, (2, 5)))
     reasons = [space.frozen for space in spaces.frozen if space.size == 20]
     assert any("looks up its rows by number" in str(reason) for reason in reasons)

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from interpress.dryrun.inputs import trial_kept
+from interpress.graph.misfit import first_line
 from interpress.graph.model_state import evaluation
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.attributes import (
@@ -138,9 +139,3 @@ def _failure(problem: BaseException, model: nn.Module, progress: int) -> Failure
             running.append(names[id(owner)])
         entry = entry.tb_next
     return Failure(list(dict.fromkeys(reversed(running))) or [""], first_line(problem), progress)
-
-
-def first_line(problem: BaseException) -> str:
-    """Return the type of an exception and the first line of its message."""
-    lines = str(problem).strip().splitlines()
-    return f"{type(problem).__name__}: {lines[0] if lines else ''}"[:160]

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 from dataclasses import replace
 
-from interpress.dryrun.fake_run import first_line
 from interpress.dryrun.inputs import (
     perturbed,
     random_interpolations,
@@ -15,6 +14,7 @@ from interpress.dryrun.inputs import (
 )
 from interpress.dryrun.shapes import ShapeTrial
 from interpress.errors import DataError
+from interpress.graph.misfit import first_line
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.cut import Cut
 from interpress.surgery.projection_identity import Proof, fixed_seed, prove
