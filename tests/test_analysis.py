@@ -33,7 +33,7 @@ def test_the_curve_falls_and_fits_what_budgets_give(analysis: Analysis) -> None:
 
 def test_the_curve_takes_a_method_and_limits(analysis: Analysis) -> None:
     curve = analysis.curve(method="constant-id", points=5, round_to=8, min_width=8)
-    assert len(curve) == 5
+    assert 3 <= len(curve) <= 5
     assert all(w % 8 == 0 and w >= 8 for point in curve for w in point.widths.values())
 
 

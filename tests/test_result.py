@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
+from tests.digits import Trained
 
+import interpress
 from interpress import Analysis, Method, Result
 
 
@@ -61,3 +64,24 @@ def test_saving_with_a_report_and_reporting_alone_write_the_same_page(
     result.save(tmp_path / "folder", report=True)
     result.report(tmp_path / "page.html")
     assert (tmp_path / "folder" / "report.html").read_text() == (tmp_path / "page.html").read_text()
+
+
+def test_a_result_says_that_nothing_was_removed(analysis: Analysis) -> None:
+    result = analysis.compress(flops=1.0)
+    assert result.flops == 1.0
+    assert "Nothing was removed" in result.summary().replace("\n", " ")
+
+
+def test_a_refit_is_not_covered_by_a_certificate(analysis: Analysis) -> None:
+    plain = analysis.compress(error=0.2)
+    assert "certificate of error= is about T" not in plain.summary()
+    refitted = analysis.compress(error=0.2, method=Method())
+    assert refitted.network.refit_kept
+    assert "certificate of error= is about T" in refitted.summary()
+
+
+def test_a_network_in_training_mode_gives_one_in_evaluation_mode(digits: Trained) -> None:
+    model = copy.deepcopy(digits.model).train()
+    result = interpress.compress(model, digits.calibration, flops=0.5, method="constant-id")
+    assert model.training
+    assert not any(module.training for module in result.model.modules())

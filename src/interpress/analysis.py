@@ -110,6 +110,7 @@ class Analysis:
             if options.distill is not None:
                 data = self.study.require_data()
                 network = distilled(self.study, network, data, options.distill, bars)
+            network.model.eval()  # it was proved and judged in this mode
         calibration = self.study.data
         warn_if_memorized(network.agreement, calibration is None or calibration.holds_out)
         result = Result(options, self.study, effects, network)
@@ -126,7 +127,10 @@ class Analysis:
         min_width: int = 1,
         progress: bool | None = None,
     ) -> list[Point]:
-        """Return the predicted trade-off from the whole network down; needs no more data."""
+        """Return the predicted trade-off from the whole network down; needs no more data.
+
+        There are at most so many points, evenly spaced in FLOPs where widths allow it.
+        """
         if not is_whole(points) or points < 2:
             raise ArgumentError(f"points={points!r}; give a whole number of at least 2")
         limits = WidthLimits(round_to, min_width)

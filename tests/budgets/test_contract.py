@@ -31,7 +31,9 @@ up_to_one = pytest.mark.parametrize("kind", [k for k in BUDGETS if not BUDGETS[k
 """Those of at least one are for language models; see `rules/test_perplexity.py`."""
 
 
-def fraction_of_weights(smaller: nn.Module, original: nn.Module, example: object) -> float:
+def fraction_of_weights(
+    smaller: nn.Module, original: nn.Module, example: object, *, rounds: int | None
+) -> float:
     """Return a ratio in place of the measured one, which depends on the load of the machine."""
     counts = [sum(p.numel() for p in model.parameters()) for model in (smaller, original)]
     return counts[0] / counts[1]

@@ -68,7 +68,7 @@ def _nothing() -> None:
 
 CASES: dict[str, tuple[tuple[str, ...], Callable[[], object], str]] = {
     # the model
-    "no colon": (model("nets.py"), _nothing, "package.module:function"),
+    "no colon": (model("nets.py"), _nothing, "give nets.py:FUNCTION, of small"),
     "missing file": (model("nowhere.py:small"), _nothing, "nowhere.py is not a file"),
     "missing module": (model("no.such.module:small"), _nothing, "cannot be imported"),
     "missing function": (model("nets.py:large"), _nothing, "no 'large'; it has"),

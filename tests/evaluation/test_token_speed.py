@@ -17,6 +17,10 @@ def test_both_networks_are_timed() -> None:
     assert speed.tokens == 3
     assert min(*speed.prefill, *speed.decode) > 0
     assert speed.decode_ratio == speed.decode[1] / speed.decode[0]
+    low, high = speed.decode_quartiles
+    assert low <= speed.decode_ratio * (1 + 1e-9)
+    assert speed.decode_ratio <= high * (1 + 1e-9)
+    assert "half of the pairs" in str(speed)
     assert "tokens/s" in str(speed)
 
 

@@ -102,7 +102,8 @@ def test_a_loaded_analysis_takes_other_data(tmp_path: Path) -> None:
     model, data = Logarithm(), torch.randn(200, 16).abs() + 0.1
     path = tmp_path / "a.safetensors"
     interpress.analyze(model, data).save(path)
-    few = Analysis.load(path, model, data[:5], memory=1e-9)
+    with pytest.warns(UserWarning, match="are not those that .* is an analysis of"):
+        few = Analysis.load(path, model, data[:5], memory=1e-9)
     assert few.compress(flops=0.5).flops <= 0.5
     # without data, the model is captured on an example drawn from the range of the data
     assert Analysis.load(path, model).compress(flops=0.5, method=NO_DATA).flops <= 0.5
@@ -119,7 +120,8 @@ def test_predicted_classes_are_saved_or_predicted_again_for_other_data(
     one, other = (a.compress(flops=0.3, progress=False).model for a in (analysis, again))
     for name, weight in one.state_dict().items():
         assert torch.equal(weight, other.state_dict()[name])
-    study = Analysis.load(path, blob_classifier, data.flip(0)).study
+    with pytest.warns(UserWarning, match="are not those"):
+        study = Analysis.load(path, blob_classifier, data.flip(0)).study
     assert study.top_classes is not None
     assert study.top_classes.classes.shape[0] == study.fit_examples
     fit = torch.cat([e.args[0] for e in study.require_data().batches("fit")])

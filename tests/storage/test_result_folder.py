@@ -176,7 +176,7 @@ def test_another_architecture_is_refused(saved: Path, result: Result) -> None:
         load(saved, DigitNet(width=16))
     with pytest.raises(StorageError, match=r"has no tensor 'stem\.0\.weight'"):
         load(saved, nn.Linear(3, 3))
-    with pytest.raises(StorageError, match="original architecture, as it was before"):
+    with pytest.raises(StorageError, match="give the original as it was before compression"):
         load(saved, result.model)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -22,10 +23,14 @@ class Point:
 
 
 def trade_off(problem: Problem, path: Iterator[Widths], points: int) -> list[Point]:
-    """Return points from the whole network down to the smallest, evenly spaced along a path."""
+    """Return points from the whole network down to the smallest, evenly spaced in their cost."""
     steps = list(path)
-    indices = sorted({round(i * (len(steps) - 1) / max(points - 1, 1)) for i in range(points)})
-    return [point_at(problem, steps[i]) for i in indices]
+    costs = [problem.meter.total(widths) for widths in steps]
+    apart = (costs[0] - costs[-1]) / max(points - 1, 1)
+    wanted = [-(costs[0] - number * apart) for number in range(points - 1)] + [-costs[-1]]
+    falling = [-cost for cost in costs]
+    indices = {min(bisect_left(falling, cost), len(steps) - 1) for cost in wanted}
+    return [point_at(problem, steps[i]) for i in sorted(indices)]
 
 
 def point_at(problem: Problem, widths: Mapping[str, int]) -> Point:

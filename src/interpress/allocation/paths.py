@@ -63,6 +63,9 @@ def fit_budget(problem: Problem, path: Iterator[Widths], budget: float, resource
         f"{counted(shrinking, 'space')} can shrink, "
         f"{others} {'stays' if others == 1 else 'stay'} whole"
     )
+    fixed = [name for name, sizes in problem.allowed.items() if len(sizes) == 1]
+    if fixed:
+        counts += f"; round_to and min_width leave {len(fixed)} of them as wide as they are"
     raise ArgumentError(
         f"{resource}={budget:g} cannot be reached: at the smallest widths of this allocation "
         f"{smallest:.3f} of the {resource} remain ({counts}); ask for at least "

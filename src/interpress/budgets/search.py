@@ -12,7 +12,7 @@ from interpress.allocation.registry import ALLOCATIONS
 from interpress.allocation.rules.constant import at_fraction
 from interpress.calibration.study import Study
 from interpress.errors import ArgumentError
-from interpress.evaluation.latency import latency_ratio
+from interpress.evaluation.latency import ROUNDS, latency_ratio
 from interpress.files.checkpoint import Checkpoint
 from interpress.method import Method
 from interpress.network.build import build
@@ -165,10 +165,14 @@ class Search:
         *_, last = ALLOCATIONS[self.usual].path(self.problem)
         return last
 
-    def latency(self, network: Network) -> float:
-        """Return the run time of a network relative to the original, on one calibration batch."""
+    def latency(self, network: Network, *, thorough: bool = False) -> float:
+        """Return the run time of a network relative to the original, on one calibration batch.
+
+        It is the median of a few pairs of runs; if `thorough`, of all pairs in two seconds.
+        """
         example = next(iter(self.study.require_data().batches())).at_home(self.study.original)
-        return latency_ratio(network.model, self.study.original, example)
+        rounds = None if thorough else ROUNDS
+        return latency_ratio(network.model, self.study.original, example, rounds=rounds)
 
     def bisect(
         self,
@@ -182,7 +186,8 @@ class Search:
         """Return the last network within a budget, from a bisection over the FLOPs kept.
 
         If a network is within the budget, the search goes on with smaller networks, or with larger
-        ones if `smaller_if_within` is False. `nearest` picks what is nearest to the budget from
+        ones if `smaller_if_within` is False. `remedy` says what to do if no network is within it.
+        `nearest` picks what is nearest to the budget from
         what was measured.
         """
         meter, smallest = self.problem.meter, self._smallest()
@@ -205,6 +210,6 @@ class Search:
         if best is None:
             raise ArgumentError(
                 f"{asked} cannot be reached: the nearest of {_PROBES} smaller networks reached "
-                f"{nearest(measured):.4g}; ask for less, exclude fewer layers, or {remedy}"
+                f"{nearest(measured):.4g}; {remedy}"
             )
         return best

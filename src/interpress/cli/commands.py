@@ -45,7 +45,10 @@ def inspect(
         raise ArgumentError("give one of --data and --shape, so that the network can be run")
     example: Any = None if shape is None else _random_batch(shape, model.device)
     if shape is not None:
-        advise_if_misfit("give the shape of one example, without the batch, with --shape")
+        advise_if_misfit(
+            "give the shape of one example, without the batch, with --shape; for a network that "
+            "reads tokens, give --text or --data and --tokenizer instead"
+        )
     with model_output_aside(as_json):
         network = load_model(model, warn_if_untrained=False)
         batches: Any = [example] if data is None else open_batches(data, model, network)

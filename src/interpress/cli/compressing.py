@@ -37,6 +37,7 @@ from interpress.cli.timm_models import PREFIX, add_pruned
 from interpress.distillation.options import MINUTES
 from interpress.errors import ArgumentError, StorageError
 from interpress.parallel.processes import process_group
+from interpress.pretrained.config_edits import has_config
 from interpress.report.facts import Facts
 from interpress.report.verdict import verdict_of
 from interpress.storage.result_folder import PAGE, checked_target, read_plan
@@ -59,6 +60,11 @@ def compress(
     _check(options)
     with process_group() as processes, model_output_aside(as_json):
         network = load_model(model)
+        if options.pretrained is not None and not has_config(network):
+            raise ArgumentError(
+                f"--save-pretrained is for models of transformers, and {type(network).__name__} is "
+                "none; leave it out: --out writes the result"
+            )
         batches = open_batches(data, model, network)
         evaluation = None
         if options.evaluation is not None:

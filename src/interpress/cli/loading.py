@@ -37,6 +37,11 @@ def load_model(options: ModelOptions, *, warn_if_untrained: bool = True) -> nn.M
         model = _from_file(options)
     elif options.name.startswith(PREFIX):
         model = timm_model(options, needs_weights=warn_if_untrained)
+    elif folder.suffix == ".py":
+        listed = ", ".join(_functions_of(_import(options.name))) or "no functions"
+        raise ArgumentError(
+            f"{options.name} names no function; give {options.name}:FUNCTION, of {listed}"
+        )
     elif folder.is_dir() or ":" not in options.name:
         model = _from_hugging_face(options)
     else:
@@ -133,17 +138,20 @@ def _find_function(module_name: str, function_name: str) -> Callable[..., Any]:
         ) from error
     function = getattr(module, function_name, None)
     if function is None:
-        names = [n for n, v in vars(module).items() if not n.startswith("_") and callable(v)]
-        listed = names[:_LISTED] + ["..."] * (len(names) > _LISTED)
-        raise ArgumentError(
-            f"{module_name} has no {function_name!r}; it has {', '.join(listed) or 'no functions'}"
-        )
+        listed = ", ".join(_functions_of(module)) or "no functions"
+        raise ArgumentError(f"{module_name} has no {function_name!r}; it has {listed}")
     if not callable(function):
         raise ArgumentError(
             f"{module_name}:{function_name} is not a function but of type "
             f"{type(function).__name__}; name a function that returns the network"
         )
     return function
+
+
+def _functions_of(module: Any) -> list[str]:
+    """Return the first names of a module that can be called."""
+    names = [n for n, v in vars(module).items() if not n.startswith("_") and callable(v)]
+    return names[:_LISTED] + ["..."] * (len(names) > _LISTED)
 
 
 def _import(module_name: str) -> Any:

@@ -23,6 +23,9 @@ def report(folders: list[Path], out: Path | None, force: bool, as_json: bool) ->
     target = out or (_COMPARISON if several else folders[0] / PAGE)
     if target.is_dir():
         raise ArgumentError(f"--out {target} is a folder; give the file to write")
+    for folder in folders:
+        if not folder.is_dir():
+            raise ArgumentError(f"{folder} is not a folder; give the folders of results")
     facts = {folder: Facts(read_plan(folder)) for folder in folders}
     if len(facts) < len(folders):
         raise ArgumentError("a folder is given twice; give each folder once")

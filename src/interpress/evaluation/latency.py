@@ -36,9 +36,11 @@ class RunTimes:
 
 
 def latency_ratio(
-    smaller: nn.Module, original: nn.Module, example: Example, *, rounds: int = ROUNDS
+    smaller: nn.Module, original: nn.Module, example: Example, *, rounds: int | None = ROUNDS
 ) -> float:
     """Return the run time of `smaller` over that of `original`: the median over rounds.
+
+    None takes as many rounds as two seconds allow.
 
     The two networks run in turn on the same batch, so that background load affects both.
     """

@@ -12,14 +12,19 @@ import torch
 from torch import Tensor, nn
 
 from interpress.errors import ArgumentError
+from interpress.evaluation.latency import median_and_quartiles
 from interpress.graph.model_state import evaluation
 
-_ROUNDS = 3  # the two networks run in turn; the median of these is reported
+_FEWEST_ROUNDS, _MOST_ROUNDS = 3, 25
+_ENOUGH = 2.0  # seconds; networks that take longer run the fewest rounds
 
 
 @dataclass(frozen=True)
 class TokenSpeed:
-    """Seconds of the original and of the smaller network, measured in turn on one device."""
+    """Seconds of the original and of the smaller network, measured in pairs on one device.
+
+    They are the median of the original, and that times the median ratio of the pairs.
+    """
 
     prompt: tuple[int, int]
     """Sequences, and tokens of each, that are read at once."""
@@ -29,6 +34,10 @@ class TokenSpeed:
     """Seconds to read the prompt."""
     decode: tuple[float, float]
     """Seconds to decode all tokens with the cache."""
+    prefill_quartiles: tuple[float, float]
+    """The lower and the upper quartile of the ratios of the pairs, for the prompt."""
+    decode_quartiles: tuple[float, float]
+    """The same for decoding."""
 
     @property
     def prefill_ratio(self) -> float:
@@ -45,10 +54,15 @@ class TokenSpeed:
         rates = [sequences * self.tokens / seconds for seconds in self.decode]
         return (
             f"Prompt of {sequences} x {length} tokens: {self.prefill[0]:.3g} s before, "
-            f"{self.prefill[1]:.3g} s after ({self.prefill_ratio:.2f} times). Decoding: "
-            f"{rates[0]:.3g} tokens/s before, {rates[1]:.3g} after ({self.decode_ratio:.2f} times "
-            "the time per token)."
+            f"{self.prefill[1]:.3g} s after ({self.prefill_ratio:.2f} times; half of the pairs "
+            f"{_between(self.prefill_quartiles)}). Decoding: {rates[0]:.3g} tokens/s before, "
+            f"{rates[1]:.3g} after ({self.decode_ratio:.2f} times the time per token; half of the "
+            f"pairs {_between(self.decode_quartiles)})."
         )
+
+
+def _between(quartiles: tuple[float, float]) -> str:
+    return f"{quartiles[0]:.2f} to {quartiles[1]:.2f}"
 
 
 def token_speed(
@@ -57,26 +71,37 @@ def token_speed(
     """Measure both networks on a prompt (sequences, tokens); they are models of transformers."""
     if not isinstance(tokens, int) or tokens < 1:
         raise ArgumentError(f"tokens={tokens!r}; give a whole number of at least 1")
-    seconds: dict[tuple[int, str], list[float]] = {}
-    networks = (original, smaller)
+    pairs: list[tuple[dict[str, float], dict[str, float]]] = []
     with evaluation(original), evaluation(smaller), torch.no_grad():
-        for round_number in range(_ROUNDS + 1):
-            for number, network in enumerate(networks):
-                device = next(network.parameters()).device
-                found = _timed(network, prompt.to(device), tokens)
-                for part, value in found.items() if round_number else ():  # the first warms up
-                    seconds.setdefault((number, part), []).append(value)
-    medians = {key: statistics.median(values) for key, values in seconds.items()}
-    return TokenSpeed(
-        (prompt.shape[0], prompt.shape[1]),
-        tokens,
-        (medians[0, "prefill"], medians[1, "prefill"]),
-        (medians[0, "decode"], medians[1, "decode"]),
-    )
+        started, warm_up = time.perf_counter(), True
+        while len(pairs) < _MOST_ROUNDS:
+            order = (original, smaller) if len(pairs) % 2 == 0 else (smaller, original)
+            first, second = (_timed(network, prompt, tokens) for network in order)
+            if warm_up:
+                started, warm_up = time.perf_counter(), False
+                continue
+            pairs.append((first, second) if len(pairs) % 2 == 0 else (second, first))
+            if time.perf_counter() - started > _ENOUGH and len(pairs) >= _FEWEST_ROUNDS:
+                break
+    prefill, prefill_quartiles = _summed_up(pairs, "prefill")
+    decode, decode_quartiles = _summed_up(pairs, "decode")
+    size = (prompt.shape[0], prompt.shape[1])
+    return TokenSpeed(size, tokens, prefill, decode, prefill_quartiles, decode_quartiles)
+
+
+def _summed_up(
+    pairs: list[tuple[dict[str, float], dict[str, float]]], part: str
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the seconds of both networks for one part of the work, and the quartiles."""
+    before = statistics.median(original[part] for original, _ in pairs)
+    ratios = [smaller[part] / original[part] for original, smaller in pairs]
+    ratio, quartiles = median_and_quartiles(ratios)
+    return (before, before * ratio), quartiles
 
 
 def _timed(model: nn.Module, prompt: Tensor, tokens: int) -> dict[str, float]:
     """Return the seconds of one prefill and of decoding the likeliest tokens after it."""
+    prompt = prompt.to(next(model.parameters()).device)
 
     def read() -> Any:
         try:

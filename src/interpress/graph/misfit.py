@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from interpress.errors import InterpressError, MisfitError
 from interpress.graph.example import Example
 
+_COLOURS = (1, 3, 4)  # channels that images usually have
 _LONGEST = 300  # characters of another library's message
 _SHOWN = 3  # inputs whose shapes an error shows
 _AS_FORWARD = (
-    "pass what its forward takes: a tensor, a tuple of positional inputs, or a dict of keyword "
-    "inputs"
+    "pass what its forward takes, with the examples of a batch along the first dim: a tensor, a "
+    "tuple of positional inputs, or a dict of keyword inputs"
 )
 
 
@@ -61,4 +62,11 @@ def _remedy(example: Example) -> str:
     integer = [t for t in example.tensors() if not t.is_floating_point() and t.ndim > 2]
     if integer:
         return "images are numbers with a fraction: convert them with .float() / 255 first"
+    if any(_has_channels_last(tensor) for tensor in example.tensors()):
+        return "if these are images with their channels last, give images.permute(0, 3, 1, 2)"
     return _AS_FORWARD
+
+
+def _has_channels_last(tensor: Tensor) -> bool:
+    """Return whether a batch looks like images of shape (batch, height, width, channels)."""
+    return tensor.ndim == 4 and tensor.shape[-1] in _COLOURS and tensor.shape[1] not in _COLOURS

@@ -170,6 +170,14 @@ class Outcome:
         loss = loss_name(self.agreement)
         notes = [] if self.part is None else [self._of_part(self.part)]
         notes += self.network.warnings
+        budget = self.options.budget
+        if budget is not None and budget.kind == "error" and self.network.refit_kept:
+            notes.append(
+                "The certificate of error= is about T. The refit replaced the weights that absorb "
+                "T, so it does not cover this network."
+            )
+        if self.network.plan.kept == {} and not self.network.ranks:
+            notes.append("Nothing was removed: no smaller network meets what was asked for.")
         if self.network.comparison is not None:
             notes.append(f"Allocation: {self.network.comparison.described(loss)}.")
         if self.network.low_rank is not None:

@@ -17,7 +17,7 @@ from interpress.calibration.study import Study
 from interpress.data.batches import batch_size
 from interpress.data.calibration_set import CalibrationSet
 from interpress.dryrun.find import find_spaces
-from interpress.errors import ArgumentError, StorageError
+from interpress.errors import ArgumentError, StorageError, warn_user
 from interpress.evaluation.output_meaning import Output, OutputMeaning, find_meaning
 from interpress.files.tensor_file import load_tensors, save_tensors
 from interpress.graph.digest import weights_digest
@@ -92,7 +92,13 @@ def load_analysis(
     meaning = find_meaning(network, example, kind, chosen)
     if calibration is not None:
         fit_examples = calibration.count("fit")
-        if top_classes is None or calibration.fingerprint() != statistics.data:  # other data
+        is_other = calibration.fingerprint() != statistics.data
+        if is_other:
+            warn_user(
+                f"the data are not those that {path} is an analysis of, so it describes other "
+                "examples; analyze again with these data, or load it with the same ones"
+            )
+        if top_classes is None or is_other:
             top_classes = _predicted(network, calibration, meaning)
     study = Study(spaces, statistics, calibration, meaning, fit_examples, top_classes, seed)
     return study, effects

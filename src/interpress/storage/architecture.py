@@ -30,7 +30,10 @@ def architecture_of(model: nn.Module) -> dict[str, Any]:
 
 def check_architecture(source: Path, saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Raise if the model that is given is not of the architecture that was compressed."""
-    remedy = "build the original architecture, as it was before compression"
+    remedy = (
+        "give the original as it was before compression: the same code, or the same ONNX or .pt2 "
+        "file"
+    )
     if saved["class"] != given["class"]:
         remedy = f"it was made from {saved['class']}, and this is {given['class']}: {remedy}"
     for part, noun in (("tensors", "tensor"), ("modules", "module")):

@@ -52,7 +52,11 @@ def test_several_arrays_are_keyword_inputs() -> None:
     ("arrays", "key", "message"),
     [
         ({"a": INPUTS, "b": INPUTS[:4]}, None, "x: 'a' has 6 examples and 'b' has 4; .* --key"),
-        ({"a": INPUTS, "b": INPUTS * torch.nan}, None, "x: 'b' holds NaN or Inf"),
+        (
+            {"a": INPUTS, "b": INPUTS * torch.nan},
+            None,
+            "6 examples of x: 'b' hold NaN or Inf, the first is example 0",
+        ),
         ({"a": INPUTS, "b": torch.tensor(1.0)}, None, r"x: 'b' has shape \(\); give examples"),
         ({"a": INPUTS}, "c", "no 'c'; it holds a"),
         ({"labels": torch.arange(6)}, None, "holds no inputs but labels"),

@@ -31,5 +31,5 @@ def agreement(search: Search, value: float) -> Network:
         f"agreement={value:g}",
         trial,
         smaller_if_within=True,
-        remedy="give more calibration data",
+        remedy="ask for a lower agreement, or give more calibration data",
     )

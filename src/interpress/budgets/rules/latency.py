@@ -20,6 +20,8 @@ def latency(search: Search, value: float) -> Network:
     def trial(widths: Widths) -> tuple[Network, float, bool]:
         network = search.build(widths, refit=False)
         ratio = search.latency(network)
+        if ratio <= value:  # partly by luck, so a second measurement decides
+            ratio = search.latency(network, thorough=True)
         within = ratio <= value
         if within and search.method.refit:
             network = search.build(widths)
@@ -29,6 +31,7 @@ def latency(search: Search, value: float) -> Network:
         f"latency={value:g}",
         trial,
         smaller_if_within=False,
-        remedy="calibrate in larger batches, if small ones are dominated by overhead",
+        remedy="ask for a larger fraction, or calibrate in larger batches, if small ones are "
+        "dominated by overhead",
         nearest=min,
     )

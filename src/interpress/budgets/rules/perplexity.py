@@ -36,6 +36,6 @@ def perplexity(search: Search, value: float) -> Network:
         f"perplexity={value:g}",
         trial,
         smaller_if_within=True,
-        remedy="give more calibration text",
+        remedy="allow a higher perplexity, or give more calibration text",
         nearest=min,
     )

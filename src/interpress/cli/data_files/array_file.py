@@ -79,7 +79,12 @@ def _check_values(array: str, values: Tensor, is_single: bool) -> None:
     if values.is_complex():
         raise DataError(f"{array} holds complex numbers; give real numbers")
     if values.is_floating_point() and not bool(values.isfinite().all()):
-        raise DataError(f"{array} holds NaN or Inf; remove those examples")
+        is_bad = ~values.flatten(1).isfinite().all(1) if values.ndim > 1 else ~values.isfinite()
+        bad = is_bad.nonzero()[:, 0].tolist()
+        raise DataError(
+            f"{len(bad)} examples of {array} hold NaN or Inf, the first is example {bad[0]} "
+            "(counted from 0); remove them"
+        )
     if values.dtype == torch.uint8:
         raise DataError(
             f"{array} holds bytes; save the floating-point numbers that the model takes, or give a "

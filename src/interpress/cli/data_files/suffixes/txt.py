@@ -34,6 +34,8 @@ class TextFile(DataFile):
         self._lines = [line for line in text.splitlines() if line.strip()]
         self._length = options.length or _LENGTH
         self._tokenizer = load_tokenizer(options.path, options.tokenizer)
+        if self._tokenizer.pad_token is None:  # what stands in padding is masked
+            self._tokenizer.pad_token = self._tokenizer.eos_token or _any_token(self._tokenizer)
         if self._lines:
             checked = self.inputs(range(min(len(self._lines), _CHECKED)))
             warn_if_unknown(self._tokenizer, checked, options.path)
@@ -45,8 +47,6 @@ class TextFile(DataFile):
 
     def inputs(self, indices: Sequence[int]) -> dict[str, Tensor]:
         """Return the tokens of some lines, each (batch, length)."""
-        if self._tokenizer.pad_token is None:
-            self._tokenizer.pad_token = self._tokenizer.eos_token
         tokens = self._tokenizer(
             [self._lines[index] for index in indices],
             padding="max_length", truncation=True, max_length=self._length, return_tensors="pt",
@@ -56,3 +56,8 @@ class TextFile(DataFile):
     def preprocessing(self) -> dict[str, Any]:
         """Return the tokenizer and the tokens per line."""
         return text_record(self._tokenizer, self._length)
+
+
+def _any_token(tokenizer: Any) -> str:
+    """Return some token of a tokenizer that has neither a padding token nor an end of text."""
+    return str(tokenizer.convert_ids_to_tokens(0))
