@@ -16,7 +16,7 @@ from interpress.allocation.curve import Point
 from interpress.cli.comparing import compare
 from interpress.cli.data_files.batches import open_batches
 from interpress.cli.data_options import DataOptions
-from interpress.cli.earlier_result import load_earlier, warn_if_used
+from interpress.cli.earlier_result import load_earlier, say_if_used
 from interpress.cli.failing import advise_if_misfit, warn
 from interpress.cli.loading import checked_device, load_model
 from interpress.cli.method_options import MethodOptions
@@ -112,7 +112,7 @@ def evaluate(
         if compressed is not None:
             second = load_earlier(compressed, first, model, batches)
             if part_of(compressed) is None:
-                warn_if_used(compressed, CalibrationSet(batches, first))
+                say_if_used(compressed, CalibrationSet(batches, first))
         else:
             assert other is not None
             second = load_model(replace(model, name=other, weights=other_weights))

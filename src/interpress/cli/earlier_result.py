@@ -10,7 +10,7 @@ from torch import nn
 
 import interpress
 from interpress.cli.data_files.batches import Batches
-from interpress.cli.failing import warn
+from interpress.cli.failing import note, warn
 from interpress.cli.model_options import ModelOptions
 from interpress.data.calibration_set import CalibrationSet
 from interpress.data.example_hashes import hashes_of
@@ -59,8 +59,8 @@ def load_earlier(
     return smaller
 
 
-def warn_if_used(folder: Path, data: CalibrationSet) -> None:
-    """Warn if examples helped to make the result in a folder."""
+def say_if_used(folder: Path, data: CalibrationSet) -> None:
+    """Say how many of the examples helped to make the result in a folder."""
     if not (known := used_examples(read_plan(folder))):
         return
     found = hashes_of(data)
@@ -70,6 +70,8 @@ def warn_if_used(folder: Path, data: CalibrationSet) -> None:
             f"{used:,} of the {len(found):,} examples calibrated or distilled {folder}, so "
             "agreement on them is too optimistic; leave them out"
         )
+    else:
+        note(f"none of the {len(found):,} examples calibrated or distilled {folder}")
 
 
 def _differently_prepared(
