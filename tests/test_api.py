@@ -381,3 +381,61 @@ def test_only_an_analysis_keeps_what_other_budgets_need(digits: Trained) -> None
     result = interpress.compress(digits.model, digits.calibration, flops=0.6, progress=False)
     assert result.study.outputs is not None
     assert not result.study.outputs.usable
+
+
+def test_autocast_around_a_call_changes_nothing(digits: Trained) -> None:
+    plain = interpress.compress(digits.model, digits.calibration, flops=0.6)
+    with torch.autocast("cpu", torch.bfloat16):
+        result = interpress.compress(digits.model, digits.calibration, flops=0.6)
+        interpress.find_spaces(digits.model, digits.calibration[:4])
+        assert torch.is_autocast_enabled("cpu")
+    assert result.widths == plain.widths
+
+
+def test_a_default_device_is_for_the_users_code_only(digits: Trained) -> None:
+    plain = interpress.compress(digits.model, digits.calibration, flops=0.6)
+    torch.set_default_device("meta")
+    try:
+        result = interpress.compress(digits.model, digits.calibration, flops=0.6)
+        assert torch.get_default_device().type == "meta"
+    finally:
+        torch.set_default_device(None)
+    assert result.widths == plain.widths
+
+
+def test_what_calibration_cannot_measure_is_frozen_when_spaces_are_found() -> None:
+    class Film(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(8, 24), nn.Linear(8, 12)
+            self.o = nn.ModuleList(nn.Linear(12, 3) for _ in range(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            first, second = self.a(x).chunk(2, 1)
+            return self.o[0](first.relu()) + self.o[1](second.relu())
+
+    spaces = interpress.find_spaces(Film(), torch.randn(4, 8))
+    assert "no layer reads all of its channels" in str(spaces["a"].frozen)
+
+
+def test_a_model_without_layers_is_refused_in_words() -> None:
+    with pytest.raises(ArgumentError, match="it has no layer that makes channels"):
+        interpress.compress(nn.Identity(), torch.randn(20, 4), flops=0.5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((4, 9, 9, 3),), "channels last, give images.permute"),
+        (((4, 16), (2, 40)), "first dims of the inputs are 4 and 2"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_explained(
+    shapes: tuple[tuple[int, ...], ...], message: str
+) -> None:
+    class Picky(nn.Conv2d):
+        def forward(self, image: Tensor, *others: Tensor) -> Tensor:
+            return super().forward(image)
+
+    with pytest.raises(interpress.CaptureError, match=message):
+        interpress.find_spaces(Picky(3, 8, 3), tuple(torch.randn(shape) for shape in shapes))

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from interpress.api import analyze as analyze
     from interpress.api import compress as compress
     from interpress.api import distill as distill
+    from interpress.api import find_spaces as find_spaces
     from interpress.distillation.record import Distillation as Distillation
     from interpress.distillation.run import Distilled as Distilled
-    from interpress.dryrun.find import find_spaces as find_spaces
     from interpress.errors import ArgumentError as ArgumentError
     from interpress.errors import CaptureError as CaptureError
     from interpress.errors import DataError as DataError
@@ -68,7 +68,7 @@ _HOMES = {
     "analyze": "api",
     "compress": "api",
     "distill": "api",
-    "find_spaces": "dryrun.find",
+    "find_spaces": "api",
     "interpolative_decomposition": "linalg",
     "load": "storage.result_folder",
     "read_exported": "exported_programs.read",

@@ -20,19 +20,23 @@ from interpress.data.texts import tokenized
 from interpress.distillation.inputs import Augment
 from interpress.distillation.options import DistillOptions
 from interpress.distillation.run import Distilled
+from interpress.dryrun import find as dryrun
 from interpress.evaluation.output_meaning import AUTO, Output
 from interpress.formats.network_formats import as_network
 from interpress.graph.dispatched import without_dispatch
 from interpress.graph.garbage import old_objects_set_aside
-from interpress.graph.model_state import untouched, unwrap
+from interpress.graph.global_settings import cpu_by_default
+from interpress.graph.model_state import untouched, unwrap, without_autocast
 from interpress.method import Method
 from interpress.onnx_files.compare import check_reading
 from interpress.parallel.processes import Processes
 from interpress.pipeline.distilling import distill_pair
+from interpress.pipeline.left_whole import measurable
 from interpress.pipeline.options import Options, as_device, as_folder, as_patterns
 from interpress.pipeline.steps import find, measure, read_data
 from interpress.progress import display
 from interpress.result import Result
+from interpress.spaces.spaces import Spaces
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -72,6 +76,26 @@ def analyze(
             preprocessing=as_preprocessing(preprocessing), seed=seed, progress=progress,
         )  # fmt: skip
         return _analyzed(model, _tokens(data, tokenizer), options, part)
+
+
+def find_spaces(
+    model: Model,
+    example: Any,
+    *,
+    exclude: Sequence[str] = (),
+    progress: bool | None = None,
+) -> Spaces:
+    """Return the channel spaces of a network: the sets of channels that can be removed together.
+
+    `model` is a network, an exported program, or the path of a `.pt2` or ONNX file. `example` is
+    what its forward takes: a tensor, a tuple of positional inputs, or a dict of keyword inputs.
+    `exclude` names modules that must not change, by patterns such as `"layer4.*"`. Every shrinkable
+    space has been shrunk once on a copy of the model, and the result was proved by the projection
+    identity. Every other space is frozen, with a reason. `print` the result for a table. The model
+    is not changed.
+    """
+    with without_autocast(), cpu_by_default():
+        return measurable(dryrun.find_spaces(model, example, exclude=exclude, progress=progress))
 
 
 def compress(

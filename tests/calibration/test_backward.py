@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.pretrained.models import build, texts
+from torch import nn
 
 import interpress
 from interpress.calibration.backward import _draw, measure_sensitivities
@@ -73,3 +74,30 @@ def test_classes_are_drawn_by_their_probabilities() -> None:
     p = torch.tensor([0.1, 0.0, 0.6, 0.3])
     drawn = _draw(p.log().expand(20_000, 4), torch.Generator().manual_seed(0))
     assert torch.allclose(drawn.bincount(minlength=4) / 20_000, p, atol=0.02)
+
+
+class Convolutional(nn.Module):
+    """A causal language model of convolutions."""
+
+    def __init__(self, kernel: int) -> None:
+        super().__init__()
+        self.table, self.kernel = nn.Embedding(50, 24), kernel
+        self.wide, self.back = nn.Conv1d(24, 32, kernel), nn.Conv1d(32, 24, 1)
+        self.out = nn.Linear(24, 50)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        h = self.table(tokens).transpose(1, 2)
+        padded = nn.functional.pad(h, (self.kernel - 1, 0))
+        return self.out((h + self.back(nn.functional.gelu(self.wide(padded)))).transpose(1, 2))
+
+
+@pytest.mark.parametrize("length", [10, 24])  # as many positions as channels hid a wrong dim
+def test_gradients_of_a_convolution_are_those_of_its_channels(length: int) -> None:
+    torch.manual_seed(0)
+    model = Convolutional(3).eval()
+    analysis = interpress.analyze(model, torch.randint(0, 50, (60, length)), progress=False)
+    sensitivities = analysis.study.statistics.sensitivities
+    (tap,) = analysis.spaces["wide"].taps
+    assert sensitivities[tap].of_consumer
+    assert sensitivities[tap].root.shape[1] == 24  # the channels of `back`, which reads it
+    assert analysis.compress(flops=0.7, progress=False).flops <= 0.7

@@ -292,3 +292,28 @@ def test_without_padding_there_is_no_mask() -> None:
         CalibrationSet(X, MODEL, mask=3)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="mask='real' is not a key of calibration batch 0"):
         list(CalibrationSet([{"input": X}], MODEL, mask="real").batches())
+
+
+class Mixed(nn.Module):
+    """Its first layer has another dtype than the rest."""
+
+    def __init__(self, casts: bool) -> None:
+        super().__init__()
+        self.casts, self.scale = casts, nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.casts:
+            return self.layer(x.to(self.scale.dtype).mul(self.scale).float())
+        return self.layer((x.contiguous().view(torch.bfloat16).view(x.shape) * self.scale).float())
+
+
+def test_inputs_of_a_network_of_several_dtypes_stay_as_they_are_if_it_runs_so() -> None:
+    data = torch.randn(10, 4)
+    (example,) = CalibrationSet(data, Mixed(casts=True)).batches()
+    assert example.args[0].dtype == torch.float32
+    (example,) = CalibrationSet(data, Mixed(casts=False)).batches()  # it does not run on float32
+    assert example.args[0].dtype == torch.bfloat16
+    half = nn.Linear(4, 2).to(torch.float16)
+    (example,) = CalibrationSet(data, half).batches()
+    assert example.args[0].dtype == torch.float16

@@ -18,6 +18,7 @@ from interpress.data.inputs import (
     plain_batch,
     record_inputs,
     required_inputs,
+    with_named_mask,
 )
 from interpress.graph.example import Example
 
@@ -143,3 +144,40 @@ def test_a_list_of_images_has_nothing_but_images() -> None:
     assert not is_list_of_images(torch.rand(2, 3, 4, 5))
     assert not is_list_of_images([*images, torch.zeros(2)])
     assert not is_list_of_images([image.long() for image in images])
+
+
+class Masked(nn.Module):
+    """Takes tokens, a mask and labels, none of which is required."""
+
+    def forward(self, input_ids: Any = None, attention_mask: Any = None, labels: Any = None) -> Any:
+        """Return the tokens."""
+        return input_ids
+
+
+def test_a_mask_beside_the_tokens_is_named() -> None:
+    tokens, mask = torch.arange(6).reshape(2, 3), torch.tensor([[1, 1, 0], [1, 0, 0]])
+    labels = torch.tensor([0, 1])
+    named = with_named_mask((tokens, mask, labels), Masked())
+    assert list(named) == ["input_ids", "attention_mask", "labels"]
+    assert as_example(named, Masked()).kwargs["attention_mask"] is mask
+    for batch in ((tokens, tokens), (tokens, labels), (tokens,), tokens):
+        assert with_named_mask(batch, Masked()) is batch
+    assert with_named_mask((tokens, mask), nn.Linear(3, 3))[1] is mask
+
+
+def test_a_required_input_may_be_called_target() -> None:
+    class Pair(nn.Module):
+        def forward(self, source: Tensor, target: Tensor) -> Tensor:
+            return source + target
+
+    batch = {"source": torch.ones(2), "target": torch.ones(2), "labels": torch.ones(2)}
+    assert list(as_example(batch, Pair()).kwargs) == ["source", "target"]
+
+
+def test_a_forward_of_any_number_of_inputs_gets_all() -> None:
+    class Sum(nn.Module):
+        def forward(self, *inputs: Tensor) -> Tensor:
+            return inputs[0]
+
+    pair = (torch.ones(2, 3), torch.zeros(2, 3))
+    assert as_example(pair, Sum()).args == pair

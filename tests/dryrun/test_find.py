@@ -47,3 +47,28 @@ def test_a_network_with_nothing_to_shrink() -> None:
 def test_exclude_may_be_one_pattern() -> None:
     spaces = find_spaces(network(), IMAGES, exclude="head")
     assert "excluded by the pattern 'head'" in str(spaces["layers.2.body.2.0"].frozen)
+
+
+def test_two_views_of_one_weight_stay_whole() -> None:
+    class Autoencoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encode = nn.Linear(16, 64, bias=False)
+            self.decode = nn.Linear(64, 16, bias=False)
+            self.decode.weight = nn.Parameter(self.encode.weight.t())
+            self.head = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.decode(self.encode(x).relu()))
+
+    spaces = find_spaces(Autoencoder().eval(), torch.randn(4, 16))
+    assert "views of the same weight" in str(spaces["encode"].frozen)
+    assert spaces["head.0"].frozen is None
+
+
+def test_parts_of_one_storage_are_no_views_of_one_weight() -> None:
+    model = nn.Sequential(nn.Linear(4, 6, bias=False), nn.ReLU(), nn.Linear(6, 3, bias=False))
+    flat = torch.randn(6 * 4 + 3 * 6)
+    model[0].weight = nn.Parameter(flat[:24].view(6, 4))
+    model[2].weight = nn.Parameter(flat[24:].view(3, 6))
+    assert find_spaces(model, torch.randn(4, 4))["0"].frozen is None

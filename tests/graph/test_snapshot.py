@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -83,3 +87,36 @@ def test_a_large_model_that_writes_a_parameter_is_refused(monkeypatch: pytest.Mo
         CaptureError, match=r"writes its parameter 'layer.weight'.*load its weights"
     ):
         taken.restore()
+
+
+def test_what_a_forward_writes_into_its_attributes_is_undone() -> None:
+    class Logging(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen, self.counts = torch.zeros(1), np.zeros(2)
+            self.log: dict[str, list[int]] = {"n": []}
+            self.last: deque[int] = deque([1], maxlen=2)
+            self.state = SimpleNamespace(calls=0, shapes=[])
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.seen += 1
+            self.counts += 1
+            self.log["n"].append(len(x))
+            self.last.append(len(x))
+            self.state.calls += 1
+            self.state.shapes.append(x.shape)
+            return x
+
+    model = Logging()
+    seen, shapes = model.seen, model.state.shapes
+    before = Snapshot(model)
+    model(torch.zeros(3))
+    before.restore()
+    assert model.seen is seen
+    assert float(model.seen) == 0
+    assert not model.counts.any()
+    assert model.log == {"n": []}
+    assert list(model.last) == [1]
+    assert model.state.calls == 0
+    assert model.state.shapes is shapes
+    assert not shapes

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from tests.ops.between import freezes, linear, made_by_first, shrinks
+from torch.utils.flop_counter import FlopCounterMode
 
 import interpress
 
@@ -72,3 +73,19 @@ def test_fused_experts_are_listed_as_frozen_and_their_cost_counts() -> None:
     of_experts = 2 * 2 * (48 * 160 + 80 * 48)  # per token: two experts, two per multiply-add
     rest = 2 * (48 * 48 * 2 + 48 * 24 * 2 + 48 * 4 + 48 * 96) + 2 * 2 * 9 * 48
     assert spaces.cost.meter("flops").total({}) == tokens.numel() * (of_experts + rest)
+
+
+@pytest.mark.parametrize("equation", ["bi,ij,jk->bk", "bi,ij,ik->bjk", "bi,ij,kj->bk"])
+def test_flops_of_three_operands_are_those_of_torch(equation: str) -> None:
+    class Chain(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.U, self.V = (torch.nn.Parameter(torch.randn(8, 8)) for _ in range(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.einsum(equation, x, self.U, self.V)
+
+    model, x = Chain(), torch.randn(4, 8)
+    with FlopCounterMode(display=False) as counted:
+        model(x)
+    assert interpress.find_spaces(model, x).cost().flops == counted.get_total_flops()

@@ -63,3 +63,9 @@ def test_an_error_grows_with_the_noise_and_nothing_comes_of_nothing() -> None:
     assert not found.is_share
     assert predict(None, POINTS) is None
     assert predict({"agreement": None, "output_error": None, "decisions": 0}, POINTS) is None
+
+
+def test_without_a_measured_noise_nothing_is_predicted() -> None:
+    judged = {"agreement": 1.0, "decisions": 10, "interval": [0.7, 1.0], "output_error": None}
+    assert predict(judged, [{"noise": 0.5}, {"noise": None}]) is None
+    assert predict(judged, [{"noise": 0.5}, {"noise": 1.0}]) is not None

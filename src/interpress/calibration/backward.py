@@ -77,10 +77,11 @@ class _Backward:
         for total in self.sums.values():
             for site in total.tap.sites:
                 self._by_node.setdefault(site.op.node, []).append(total)
+        self._spatial = {name for name, layer in dense.items() if layer.spatial}
         self._sizes = {
             total.tap.name: normalised_value(total.tap.sites[0].op.node)
             for total in self.sums.values()
-            if total.of_consumer
+            if total.of_consumer and total.tap.name not in self._spatial
         }
 
     def add(self, example: Example) -> None:
@@ -141,9 +142,12 @@ class _Backward:
         for total in self._by_node[node] if gradient is not None else ():
             if not total.of_consumer or gradient is None:
                 continue
+            value = watched.outputs[node].detach()
+            if total.tap.name in self._spatial:  # channels are the second dim of a convolution
+                gradient, value = gradient.movedim(1, -1), value.movedim(1, -1)
             rows = gradient.reshape(-1, gradient.shape[-1])
-            values = watched.outputs[node].detach().reshape(rows.shape)
-            at, counting = self._sizes[total.tap.name], _counting(example, len(rows))
+            values = value.reshape(rows.shape)
+            at, counting = self._sizes.get(total.tap.name), _counting(example, len(rows))
             scale = None
             if at is not None:
                 scale = inverse_sizes(watched.sizes[at].reshape(len(rows), -1))[counting]

@@ -155,7 +155,8 @@ class Collector:
             self._variances[name] = OutputVariance()
             node = spaces.taps[name].sites[0].op.node
             last = epilogue_of(spaces.program, node, parameters).last
-            if of_tokens and (stream := normalised_value(node)) is not None:
+            is_linear = not dense.spatial
+            if of_tokens and is_linear and (stream := normalised_value(node)) is not None:
                 last = self._streams[name] = stream
             self._outputs.setdefault(last, []).append((name, 1 if dense.spatial else -1))
 

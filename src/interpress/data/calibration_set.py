@@ -20,11 +20,12 @@ from torch import Tensor, nn
 
 from interpress.checks import is_whole
 from interpress.data.batches import batch_size, can_merge, merge_batches, split_batch, take
-from interpress.data.inputs import Forward, as_example, record_inputs
+from interpress.data.inputs import Forward, as_example, record_inputs, with_named_mask
 from interpress.data.masks import Mask, check_mask, masks_of
 from interpress.data.sources import BATCH, count_examples, rereadable
 from interpress.errors import ArgumentError, DataError
 from interpress.graph.example import Example
+from interpress.graph.model_state import output_tensors
 from interpress.graph.on_device import compute_device
 
 Part = Literal["all", "fit", "held", "first", "second"]
@@ -72,6 +73,7 @@ class CalibrationSet:
         self._fingerprints: dict[int, tuple[Any, ...]] = {}
         tensors = [*model.parameters(), *model.buffers()]
         self._elsewhere = device
+        self._casts: bool | None = None  # whether inputs take the dtype of the weights
         self.device = device or compute_device(model)
         self.dtype = next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
 
@@ -170,9 +172,27 @@ class CalibrationSet:
         if self._forward is not None:
             example = record_inputs(self._model, self._forward, raw)
         else:
+            raw = with_named_mask(raw, self._model)
             example = as_example(raw, self._model, number).without_cache(self._model)
         masks = masks_of(raw, self._mask, batch_size(example), number)
-        return replace(example.map(self._to_model), masks=masks, device=self._elsewhere)
+        example = replace(example, device=self._elsewhere)
+        self._casts = self._must_cast(example) if self._casts is None else self._casts
+        return replace(example.map(self._to_model), masks=masks)
+
+    def _must_cast(self, example: Example) -> bool:
+        """Return whether inputs take the dtype of the weights.
+
+        If these have several dtypes, inputs stay as they are, unless the model refuses them so.
+        """
+        floats = {p.dtype for p in self._model.parameters() if p.is_floating_point()}
+        if len(floats) < 2:
+            return True
+        self._casts = False
+        try:
+            output_tensors(self._model, example.map(self._to_model))
+        except Exception:  # the model's code may raise anything
+            return True
+        return False
 
     def batch_count(self) -> int | None:
         """Return how many batches there are, if that is known without reading them."""
@@ -269,7 +289,8 @@ class CalibrationSet:
         return torch.nonzero(~held & (fit_number % 2 == int(part == "second"))).reshape(-1)
 
     def _to_model(self, tensor: Tensor) -> Tensor:
-        dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
+        casts = tensor.is_floating_point() and self._casts
+        dtype = self.dtype if casts else tensor.dtype
         return tensor.detach().to(self.device, dtype)
 
 

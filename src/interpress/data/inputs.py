@@ -38,7 +38,7 @@ def as_example(batch: Any, model: nn.Module, number: int = 0) -> Example:
             return Example((list(batch),))
         if isinstance(batch[0], Mapping):
             return as_example(batch[0], model, number)
-        required = max(1, required_inputs(model))
+        required = inputs_in(batch, model)
         if len(batch) < required:
             raise DataError(
                 f"calibration batch {number} has {len(batch)} inputs, but {type(model).__name__} "
@@ -57,7 +57,7 @@ def _takes_list_of_images(model: nn.Module) -> bool:
         hints = get_type_hints(model.forward)
     except Exception:  # names that only a type checker can see
         hints = getattr(model.forward, "__annotations__", {})
-    first = next(iter(_parameters(model)), "")
+    first = next(iter(parameters_of(model)), "")
     if first not in hints:
         return bool(_TYPE_COMMENT.search(_source_of(model.forward)))
     return bool(re.fullmatch(_LIST_OF_TENSORS, str(hints[first]), re.IGNORECASE))
@@ -84,12 +84,12 @@ def is_list_of_images(batch: Any) -> bool:
 
 def _accepted(batch: Mapping[str, Any], model: nn.Module, number: int) -> dict[str, Any]:
     """Return the entries of a dict batch that the model's forward takes."""
-    parameters = _parameters(model)
+    parameters = parameters_of(model)
     open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     inputs = {
         str(name): value
         for name, value in batch.items()
-        if name not in LABELS and (open_ended or name in parameters)
+        if not is_label(name, parameters) and (open_ended or name in parameters)
     }
     if not any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(inputs)):
         raise DataError(
@@ -98,6 +98,32 @@ def _accepted(batch: Mapping[str, Any], model: nn.Module, number: int) -> dict[s
             "forward=lambda model, batch: model(batch[...])"
         )
     return inputs
+
+
+def is_label(name: str, parameters: Mapping[str, inspect.Parameter]) -> bool:
+    """Return whether an entry of a batch holds labels: by its name, unless forward requires it."""
+    required = name in parameters and parameters[name].default is inspect.Parameter.empty
+    return name in LABELS and not required
+
+
+def with_named_mask(batch: Any, model: nn.Module) -> Any:
+    """Return a tuple of inputs, a mask and maybe labels as a dict; other batches as they are.
+
+    The second entry is a mask if forward has one as its second parameter, and if the entry holds
+    zeros and ones for the positions of the first entry.
+    """
+    if not isinstance(batch, tuple | list) or not 2 <= len(batch) <= 3:
+        return batch
+    names = list(parameters_of(model))[:2]
+    inputs, mask = _tensor(batch[0]), _tensor(batch[1])
+    if len(names) < 2 or "mask" not in names[1] or required_inputs(model) > 1:
+        return batch
+    if not isinstance(inputs, Tensor) or not isinstance(mask, Tensor) or mask.ndim != 2:
+        return batch
+    if inputs.shape[:2] != mask.shape or not bool(((mask == 0) | (mask == 1)).all()):
+        return batch
+    named = {names[0]: inputs, names[1]: mask}
+    return named if len(batch) == 2 else {**named, LABELS[1]: batch[2]}
 
 
 class RecordedInputs(Exception):
@@ -141,9 +167,17 @@ def _tensor(leaf: Any) -> Any:
 def required_inputs(model: nn.Module) -> int:
     """Return how many positional inputs the model's forward requires."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = _parameters(model).values()
+    parameters = parameters_of(model).values()
     return sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters)
 
 
-def _parameters(model: nn.Module) -> Mapping[str, inspect.Parameter]:
+def inputs_in(batch: tuple[Any, ...] | list[Any], model: nn.Module) -> int:
+    """Return how many entries of a tuple are inputs: those that forward requires, or takes all."""
+    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters_of(model).values()):
+        return max(len(batch), required_inputs(model))
+    return max(1, required_inputs(model))
+
+
+def parameters_of(model: nn.Module) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of the model's forward."""
     return inspect.signature(model.forward).parameters

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, Subset
 
-from interpress.data.inputs import plain_batch, required_inputs
+from interpress.data.inputs import inputs_in, plain_batch
 from interpress.errors import ArgumentError
 from interpress.graph.example import Example
 
@@ -42,7 +42,7 @@ def rereadable(source: Any, model: nn.Module) -> Iterable[Any]:
 
 def _check_tuple(source: tuple[Any, ...], model: nn.Module) -> None:
     """Refuse a tuple that looks like several batches: a tuple is one batch, inputs first."""
-    extra = source[max(1, required_inputs(model)) :]
+    extra = source[inputs_in(source, model) :]
     alike = [t for t in extra if isinstance(t, Tensor) and t.is_floating_point() and t.ndim > 1]
     if alike and isinstance(source[0], Tensor) and alike[0].shape[1:] == source[0].shape[1:]:
         raise ArgumentError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from interpress.graph.capture import capture
 from interpress.graph.example import Example
 from interpress.graph.garbage import old_objects_set_aside
 from interpress.graph.model_state import unwrap
+from interpress.graph.snapshot import has_values
 from interpress.progress import stages
 from interpress.spaces.from_program import spaces_of
 from interpress.spaces.spaces import Spaces
@@ -21,14 +23,9 @@ from interpress.spaces.spaces import Spaces
 def find_spaces(
     model: Any, example: Any, *, exclude: Sequence[str] = (), progress: bool | None = None
 ) -> Spaces:
-    """Return the channel spaces of a network: the sets of channels that can be removed together.
+    """Return the channel spaces of a network, each shrunk once and proved, or frozen.
 
-    `model` is a network, an exported program, or the path of a `.pt2` or ONNX file. `example` is
-    what its forward takes: a tensor, a tuple of positional inputs, or a dict of keyword inputs.
-    `exclude` names modules that must not change, by patterns such as `"layer4.*"`. Every shrinkable
-    space has been shrunk once on a copy of the model, and the result was proved by the projection
-    identity. Every other space is frozen, with a reason. `print` the result for a table. The model
-    is not changed.
+    Arguments as for `interpress.find_spaces`, which also freezes what calibration cannot measure.
     """
     with (
         torch.inference_mode(False),
@@ -40,4 +37,30 @@ def find_spaces(
         step("following channels")
         spaces = spaces_of(program, exclude)
         step("trying to shrink")
-        return settle(spaces)
+        return settle(_without_shared_memory(spaces))
+
+
+def _without_shared_memory(spaces: Spaces) -> Spaces:
+    """Freeze the spaces of parameters that are views of the same memory.
+
+    Surgery gives every parameter memory of its own, so such a tie would be lost.
+    """
+    tensors = {
+        name: tensor
+        for name, tensor in spaces.program.parameters().items()
+        if tensor.numel() and has_values(tensor) and name in spaces.trace.weights
+    }
+    starts = sorted(tensors, key=lambda name: (str(tensors[name].device), tensors[name].data_ptr()))
+    reasons: dict[str, str] = {}
+    for one, other in itertools.pairwise(starts):
+        first, second = tensors[one], tensors[other]
+        extent = sum((n - 1) * s for n, s in zip(first.shape, first.stride(), strict=True)) + 1
+        end = first.data_ptr() + extent * first.element_size()
+        if first.device == second.device and second.data_ptr() < end:
+            for name in (one, other):
+                value = spaces.trace.weights[name]
+                for dim in range(len(value.shape)):
+                    _, along = spaces.cost.length(value, dim, {})
+                    why = f"{one} and {other} are views of the same weight in memory"
+                    reasons |= dict.fromkeys((spaces.all[index].name for index in along), why)
+    return spaces.freeze({n: why for n, why in reasons.items() if spaces[n].frozen is None})

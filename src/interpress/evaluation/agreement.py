@@ -11,7 +11,14 @@ from torch import Tensor, nn
 
 from interpress.data.batches import batch_size
 from interpress.data.calibration_set import CalibrationSet
-from interpress.data.inputs import LABELS, Forward, required_inputs
+from interpress.data.inputs import (
+    LABELS,
+    Forward,
+    inputs_in,
+    is_label,
+    parameters_of,
+    with_named_mask,
+)
 from interpress.data.masks import Mask
 from interpress.data.texts import tokenized
 from interpress.errors import DataError
@@ -143,9 +150,11 @@ def outputs_of(model: nn.Module, example: Example, meaning: OutputMeaning) -> li
 
 def labels_of(batch: Any, model: nn.Module) -> Tensor | None:
     """Return the labels that a batch carries beside the model's inputs, if any."""
+    batch = with_named_mask(batch, model)
     if isinstance(batch, Mapping):
-        labels = next((batch[name] for name in LABELS if name in batch), None)
+        named = parameters_of(model)
+        labels = next((v for k, v in batch.items() if k in LABELS and is_label(k, named)), None)
     else:
-        inputs = max(1, required_inputs(model))
-        labels = batch[-1] if isinstance(batch, tuple | list) and len(batch) > inputs else None
+        is_tuple = isinstance(batch, tuple | list)
+        labels = batch[-1] if is_tuple and len(batch) > inputs_in(batch, model) else None
     return labels if isinstance(labels, Tensor) and not labels.is_floating_point() else None

@@ -23,11 +23,12 @@ from interpress.graph.capturable_part import advice, without_printed_graphs
 from interpress.graph.composite_operators import as_composite
 from interpress.graph.example import Example
 from interpress.graph.flattened_products import as_linear_layers
-from interpress.graph.global_settings import without_stack_traces
+from interpress.graph.global_settings import users_device, without_stack_traces
 from interpress.graph.misfit import first_line, misfit
 from interpress.graph.model_checks import check_model
 from interpress.graph.model_state import evaluation, unwrap
 from interpress.graph.on_device import common_device
+from interpress.graph.open_keywords import named_keywords
 from interpress.graph.program import Program
 from interpress.graph.symbolic_len import symbolic_len
 from interpress.graph.traced_nodes import restore_origins, with_steps
@@ -96,7 +97,8 @@ def _attempt(model: nn.Module, example: Example) -> ExportedProgram | Exception:
         with evaluation(model):
             register_outputs(example.call(model))
         model, example = _on_one_device(model, example)
-        flexible = {"dynamic_shapes": _dynamic_shapes(model, example)}
+        with named_keywords(model, example):
+            flexible = {"dynamic_shapes": _dynamic_shapes(model, example)}
     except Exception as problem:  # the model's code may raise anything
         raise misfit(model, example, problem) from problem
     problems: list[Exception] = []
@@ -110,7 +112,9 @@ def _attempt(model: nn.Module, example: Example) -> ExportedProgram | Exception:
                 warnings.catch_warnings(),
             ):
                 warnings.simplefilter("ignore")  # torch.export warns about torch's internals
-                with with_steps(model) as stepped:
+                with (
+                    users_device(), with_steps(model) as stepped, named_keywords(stepped, example)
+                ):  # fmt: skip
                     args, kwargs = example.args, dict(example.kwargs)
                     return export(stepped, args, kwargs, strict=False, **options)
         except Exception as problem:  # torch.export raises many types

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from interpress.errors import ArgumentError
+from interpress.graph.global_settings import users_device
 from interpress.graph.on_device import OnDevice, compute_device
 
 
@@ -75,14 +77,29 @@ class Example:
 
     def without_cache(self, model: nn.Module) -> Example:
         """Keep a language model from returning its key-value cache, which is not compared."""
-        parameters = inspect.signature(model.forward).parameters
-        if "use_cache" in self.kwargs or "use_cache" not in parameters:
+        if "use_cache" in self.kwargs or not _takes_use_cache(model):
             return self
         return replace(self, kwargs={**self.kwargs, "use_cache": False})
 
     def call(self, model: nn.Module) -> Any:
         """Return the model's output on these inputs."""
-        if self.device is None:
+        on_device = OnDevice(self.device) if self.device else contextlib.nullcontext()
+        with users_device(), on_device:
             return model(*self.args, **self.kwargs)
-        with OnDevice(self.device):
-            return model(*self.args, **self.kwargs)
+
+
+def _takes_use_cache(model: nn.Module) -> bool:
+    """Return whether a model passes `use_cache` on: by its name, or among its `**kwargs`.
+
+    A wrapper that takes anything passes everything on to the model inside of it.
+    """
+    parameters = inspect.signature(model.forward).parameters
+    if "use_cache" in parameters:
+        return True
+    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return False
+    if "past_key_values" in parameters:
+        return True
+    named = [p for p in parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    takes_anything = all(p.kind is inspect.Parameter.VAR_POSITIONAL for p in named)
+    return takes_anything and any(_takes_use_cache(child) for child in model.children())

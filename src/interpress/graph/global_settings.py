@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Generic, TypeVar
 
 import torch
@@ -76,3 +77,31 @@ without_stack_traces: SharedSetting[bool] = SharedSetting(
 )
 """Whether torch.export leaves out where in the code every operator was called, which takes a tenth
 of its time. Older versions of torch cannot."""
+
+_users_device: ContextVar[torch.device | None] = ContextVar("users_device", default=None)
+
+
+@contextlib.contextmanager
+def cpu_by_default() -> Iterator[None]:
+    """Create tensors on the CPU, whatever `torch.set_default_device` says, but for the model."""
+    device = torch.get_default_device()
+    if device.type == "cpu":
+        yield
+        return
+    token = _users_device.set(device)
+    try:
+        with torch.device("cpu"):
+            yield
+    finally:
+        _users_device.reset(token)
+
+
+@contextlib.contextmanager
+def users_device() -> Iterator[None]:
+    """Create tensors where the user's code would; for calls of the user's model."""
+    device = _users_device.get()
+    if device is None:
+        yield
+        return
+    with device:
+        yield

@@ -62,6 +62,12 @@ def _remedy(example: Example) -> str:
     integer = [t for t in example.tensors() if not t.is_floating_point() and t.ndim > 2]
     if integer:
         return "images are numbers with a fraction: convert them with .float() / 255 first"
+    sizes = list(dict.fromkeys(len(tensor) for tensor in example.tensors() if tensor.ndim))
+    if len(sizes) > 1:
+        return (
+            f"the first dims of the inputs are {' and '.join(map(str, sizes))}, but every input "
+            "needs one entry per example there; give graphs and sets as batches of one size"
+        )
     if any(_has_channels_last(tensor) for tensor in example.tensors()):
         return "if these are images with their channels last, give images.permute(0, 3, 1, 2)"
     return _AS_FORWARD

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from interpress.errors import ArgumentError
 from interpress.graph.example import Example
-from interpress.graph.global_settings import attention_fast_path
+from interpress.graph.global_settings import attention_fast_path, cpu_by_default
 from interpress.graph.restoring import finish
 from interpress.graph.snapshot import Snapshot
 
@@ -65,13 +65,16 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 def untouched(model: nn.Module) -> Iterator[None]:
     """Restore the global random state and the model's state afterwards.
 
-    The body runs outside `torch.inference_mode`, so that networks it makes can be trained. Threads
+    The body runs outside `torch.inference_mode`, so that networks it makes can be trained, and
+    outside `torch.autocast`, so that its own arithmetic keeps its precision. Threads
     that work on the same model wait for each other.
     """
     devices = {t.device.index or 0 for t in model.parameters() if t.is_cuda}
     with (
         _lock_of(model),
         torch.inference_mode(False),
+        without_autocast(),
+        cpu_by_default(),
         torch.random.fork_rng(devices=sorted(devices)),
     ):
         snapshot = Snapshot(model)
@@ -79,6 +82,16 @@ def untouched(model: nn.Module) -> Iterator[None]:
             yield
         finally:
             finish(snapshot.restore)
+
+
+@contextlib.contextmanager
+def without_autocast() -> Iterator[None]:
+    """Run the body outside of the autocast regions that surround a call."""
+    with contextlib.ExitStack() as stack:
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
 
 
 def output_tensors(model: nn.Module, example: Example) -> list[Tensor]:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import operator
 import weakref
+from collections import deque
+from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
@@ -23,6 +27,11 @@ _written_parameters: weakref.WeakKeyDictionary[nn.Module, frozenset[str]] = (
 them to find out; later ones copy only these."""
 
 
+_IMMUTABLE = {bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device}
+_OF_TORCH = frozenset(vars(nn.Module()))
+"""The attributes of every module: parameters, buffers, submodules and hooks."""
+_SMALL = 2**20
+"""Entries of a tensor or an array, among the attributes of a module, up to which it is copied."""
 _COPIED = 2**30
 """Bytes of parameters up to which the first snapshot copies them all. Of a larger model it copies
 only those that are known to be written, and refuses a forward that writes others."""
@@ -34,7 +43,7 @@ class Snapshot:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         self._attributes = [
-            (module, {key: (value, _contents(value)) for key, value in vars(module).items()})
+            (module, {key: (v, _contents(v, key in _OF_TORCH)) for key, v in vars(module).items()})
             for module in model.modules()
         ]
         self._first = model not in _written_parameters
@@ -108,11 +117,50 @@ def _is_plain(tensor: Tensor) -> bool:
     return type(tensor) in (Tensor, nn.Parameter, nn.Buffer) and has_values(tensor)
 
 
-def _contents(value: Any) -> Any:
-    """Return a shallow copy of a container, so that changes inside it can be undone."""
+def _contents(value: Any, shallow: bool = False) -> Any:
+    """Return a copy of what a value holds, so that changes inside it can be undone.
+
+    Containers are copied with the containers, tensors and arrays inside of them; if `shallow`,
+    without. None if there is nothing to undo.
+    """
+    kind = type(value)
+    if kind in _IMMUTABLE:
+        return None
     if isinstance(value, dict):
-        return dict(value)
-    return list(value) if type(value) in (list, set) else None
+        return dict(value), [] if shallow else _inner(value.values())
+    if kind in (list, set, deque):
+        return list(value), [] if shallow else _inner(value)
+    if kind is SimpleNamespace:
+        return dict(vars(value)), _inner(vars(value).values())
+    if kind is Tensor and value.numel() <= _SMALL and has_values(value):
+        return value.detach().clone()
+    if kind is np.ndarray and value.size <= _SMALL:
+        return value.copy()
+    return None
+
+
+def _inner(values: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Return the values that hold something, with a copy of it."""
+    found = [(value, _contents(value)) for value in values]
+    return [(value, contents) for value, contents in found if contents is not None]
+
+
+def _put_back(value: Any, contents: Any) -> None:
+    """Give a value what it held before."""
+    if isinstance(value, Tensor):
+        if value.shape != contents.shape or not torch.equal(value.detach(), contents):
+            value.data = contents.clone()
+    elif isinstance(value, np.ndarray):
+        value[...] = contents
+    elif isinstance(value, SimpleNamespace):
+        vars(value).clear()
+        vars(value).update(contents[0])
+    elif (value or contents[0]) and not _same_items(value, contents[0]):
+        value.clear()
+        (value.extend if isinstance(value, list | deque) else value.update)(contents[0])
+    if isinstance(contents, tuple):
+        for inner, inside in contents[1]:
+            _put_back(inner, inside)
 
 
 def _restore_attributes(module: nn.Module, attributes: dict[str, tuple[Any, Any]]) -> None:
@@ -122,9 +170,8 @@ def _restore_attributes(module: nn.Module, attributes: dict[str, tuple[Any, Any]
     for key, (value, contents) in attributes.items():
         if current.get(key, _MISSING) is not value:
             current[key] = value
-        if contents is not None and (value or contents) and not _same_items(value, contents):
-            value.clear()
-            (value.extend if isinstance(value, list) else value.update)(contents)
+        if contents is not None:
+            _put_back(value, contents)
 
 
 _MISSING = object()

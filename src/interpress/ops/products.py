@@ -185,9 +185,14 @@ def _parse(equation: str, values: list[Value]) -> tuple[list[str], str]:
 
 @flops("aten.einsum")
 def einsum_flops(op: Op) -> list[Term]:
-    """Count two per output element and summed index, for two operands that share a summed dim."""
+    """Count two per output element and summed index, for operands that share a summed dim.
+
+    Three or more operands are multiplied one after the other, as torch does.
+    """
     values = op.inputs()
     letters, out = _parse(op["equation"], values)
+    if len(values) > 2:
+        return _flops_one_by_one(values, letters, out)
     if len(values) != 2:
         return []
     dim_of = {le: (v, d) for v, w in zip(values, letters, strict=True) for d, le in enumerate(w)}
@@ -199,3 +204,16 @@ def einsum_flops(op: Op) -> list[Term]:
     if not summed:  # an element-wise product
         return []
     return [(2, tuple(dim_of[letter] for letter in [*out, *summed]))]
+
+
+def _flops_one_by_one(values: list[Value], letters: list[str], out: str) -> list[Term]:
+    """Return the FLOPs of the product of two operands, of that with the third, and so on."""
+    dim_of = {le: (v, d) for v, w in zip(values, letters, strict=True) for d, le in enumerate(w)}
+    left, terms = list(letters[0]), list[Term]()
+    for number, word in enumerate(letters[1:], 1):
+        later = {letter for other in letters[number + 1 :] for letter in other} | set(out)
+        together = list(dict.fromkeys([*left, *word]))
+        if any(letter in word and letter not in later for letter in left):  # a dim is summed
+            terms.append((2, tuple(dim_of[letter] for letter in together)))
+        left = [letter for letter in together if letter in later]
+    return terms

@@ -93,6 +93,11 @@ def find(model: nn.Module, data: CalibrationSet, options: Options) -> Spaces:
         are_frozen = (
             "its only space is frozen" if number == 1 else f"all {number} spaces are frozen"
         )
+        if not number:
+            raise ArgumentError(
+                "nothing in this model can shrink: it has no layer that makes channels; give a "
+                "network with linear or convolutional layers"
+            )
         reasons = "; ".join(f"{space.name}: {space.frozen}" for space in usable.frozen[:3])
         raise ArgumentError(
             f"nothing in this model can shrink: {are_frozen} ({reasons}); "

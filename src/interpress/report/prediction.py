@@ -37,6 +37,8 @@ def predict(
     """
     if judged is None:
         return None
+    if any(point["noise"] is None for point in points):  # no noise could be measured
+        return None
     noise = [float(point["noise"]) for point in points]
     if judged["agreement"] is None:
         error = judged["output_error"]
