@@ -48,12 +48,12 @@ class Plan:
         self.state: dict[str, Any] = _read(options.state)
         self.steps = [step for step in steps if self.device.type in step.minutes]
         if options.steps:
-            known = [step.result for step in self.steps]
+            known = {step.result: step for step in self.steps}
             if unknown := set(options.steps) - set(known):
                 raise ExperimentError(
                     f"--steps {' '.join(sorted(unknown))}: give some of {', '.join(known)}"
                 )
-            self.steps = [step for step in self.steps if step.result in options.steps]
+            self.steps = [known[name] for name in options.steps]
 
     def is_done(self, step: Step) -> bool:
         """Return whether the step was finished with this code."""
@@ -184,7 +184,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--budget-minutes", type=float, default=float("inf"), metavar="MINUTES")
     parser.add_argument("--list", action="store_true", help="print the plan only")
     parser.add_argument(
-        "--steps", nargs="+", metavar="STEP", help="only these steps (default: all)"
+        "--steps", nargs="+", metavar="STEP", help="only these, in this order (default: all)"
     )
     parser.add_argument(
         "--processes", type=int, default=1, help="parts of steps to run side by side (default: 1)"

@@ -59,6 +59,12 @@ def fit_budget(problem: Problem, path: Iterator[Widths], budget: float, resource
     smallest = problem.meter.total(last or problem.full()) / whole
     shrinking = sum(len(problem.members.get(name, (name,))) for name in problem.orders)
     others = len(problem.spaces) - shrinking
+    if not shrinking and problem.every_order is not None:
+        raise ArgumentError(
+            f"{resource}={budget:g} cannot be reached: the config of this model can say no smaller "
+            "width, so same_widths leaves all spaces whole; leave it out, and save with "
+            "result.save instead of save_pretrained"
+        )
     counts = (
         f"{counted(shrinking, 'space')} can shrink, "
         f"{others} {'stays' if others == 1 else 'stay'} whole"

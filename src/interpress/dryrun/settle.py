@@ -11,6 +11,8 @@ shrunk once to confirm it, and tried as it is if that fails.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from interpress.dryrun.inputs import LARGE
 from interpress.dryrun.shapes import ShapeTrial
 from interpress.dryrun.shorten import KEPT, shorten
@@ -46,8 +48,24 @@ def settle(spaces: Spaces) -> Spaces:
 
 
 def _tried(spaces: Spaces) -> Spaces:
-    spaces = ShapeTrial(spaces).settle()
+    spaces = _settled_with_cache(ShapeTrial(spaces).settle())
     return ValueTrial(spaces).settle()
+
+
+def _settled_with_cache(spaces: Spaces) -> Spaces:
+    """Freeze the spaces with which a language model fails when it returns its cache.
+
+    It was captured without one, but users call it with one. A cache may have sizes of its own.
+    """
+    program = spaces.program
+    if not spaces.shrinkable or program.example.kwargs.get("use_cache") is not False:
+        return spaces
+    kwargs = {name: value for name, value in program.example.kwargs.items() if name != "use_cache"}
+    example = replace(program.example, kwargs=kwargs)
+    trial = ShapeTrial(replace(spaces, program=replace(program, example=example)))
+    if trial.runs([space.name for space in spaces.shrinkable]):
+        return spaces
+    return replace(trial.settle(), program=program)
 
 
 def _is_confirmed(spaces: Spaces) -> bool:
