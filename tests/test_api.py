@@ -403,19 +403,18 @@ def test_a_default_device_is_for_the_users_code_only(digits: Trained) -> None:
     assert result.widths == plain.widths
 
 
-def test_what_calibration_cannot_measure_is_frozen_when_spaces_are_found() -> None:
+def test_the_reasons_why_nothing_can_shrink_are_in_the_error() -> None:
     class Film(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.a, self.b = nn.Linear(8, 24), nn.Linear(8, 12)
-            self.o = nn.ModuleList(nn.Linear(12, 3) for _ in range(2))
+            self.a, self.o = nn.Linear(8, 24), nn.ModuleList(nn.Linear(12, 3) for _ in range(2))
 
         def forward(self, x: Tensor) -> Tensor:
             first, second = self.a(x).chunk(2, 1)
             return self.o[0](first.relu()) + self.o[1](second.relu())
 
-    spaces = interpress.find_spaces(Film(), torch.randn(4, 8))
-    assert "no layer reads all of its channels" in str(spaces["a"].frozen)
+    with pytest.raises(ArgumentError, match="a: no layer reads all of its channels"):
+        interpress.compress(Film(), torch.randn(40, 8), flops=0.5)
 
 
 def test_a_model_without_layers_is_refused_in_words() -> None:

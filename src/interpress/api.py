@@ -31,7 +31,6 @@ from interpress.method import Method
 from interpress.onnx_files.compare import check_reading
 from interpress.parallel.processes import Processes
 from interpress.pipeline.distilling import distill_pair
-from interpress.pipeline.left_whole import measurable
 from interpress.pipeline.options import Options, as_device, as_folder, as_patterns
 from interpress.pipeline.steps import find, measure, read_data
 from interpress.progress import display
@@ -95,7 +94,7 @@ def find_spaces(
     is not changed.
     """
     with without_autocast(), cpu_by_default():
-        return measurable(dryrun.find_spaces(model, example, exclude=exclude, progress=progress))
+        return dryrun.find_spaces(model, example, exclude=exclude, progress=progress)
 
 
 def compress(

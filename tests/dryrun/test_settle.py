@@ -13,7 +13,7 @@ def test_spaces_that_only_a_cache_has_sizes_of_stay_whole() -> None:
     """RWKV makes its state from sizes in its config, unless it is called without a cache."""
     transformers = pytest.importorskip("transformers")
     config = transformers.RwkvConfig(
-        vocab_size=96, hidden_size=32, num_hidden_layers=1, context_length=32
+        vocab_size=96, hidden_size=32, num_hidden_layers=2, context_length=32
     )
     torch.manual_seed(0)
     model, tokens = transformers.RwkvForCausalLM(config).eval(), torch.randint(5, 96, (4, 11))

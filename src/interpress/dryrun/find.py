@@ -23,10 +23,7 @@ from interpress.spaces.spaces import Spaces
 def find_spaces(
     model: Any, example: Any, *, exclude: Sequence[str] = (), progress: bool | None = None
 ) -> Spaces:
-    """Return the channel spaces of a network, each shrunk once and proved, or frozen.
-
-    Arguments as for `interpress.find_spaces`, which also freezes what calibration cannot measure.
-    """
+    """Return the channel spaces of a network; arguments as for `interpress.find_spaces`."""
     with (
         torch.inference_mode(False),
         old_objects_set_aside(),

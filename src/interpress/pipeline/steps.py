@@ -50,6 +50,7 @@ from interpress.spaces.batching import examples_per_batch
 from interpress.spaces.spaces import Spaces
 from interpress.surgery.projection_identity import two_examples
 
+_NAMED = 5  # frozen spaces that an error names
 _AT_ONCE = 2**32  # bytes of statistics that are held at once; more are measured block by block
 
 
@@ -98,10 +99,12 @@ def find(model: nn.Module, data: CalibrationSet, options: Options) -> Spaces:
                 "nothing in this model can shrink: it has no layer that makes channels; give a "
                 "network with linear or convolutional layers"
             )
-        reasons = "; ".join(f"{space.name}: {space.frozen}" for space in usable.frozen[:3])
+        reasons = "; ".join(f"{space.name}: {space.frozen}" for space in usable.frozen[:_NAMED])
+        if number > _NAMED:
+            reasons += f"; and {number - _NAMED} more"
         raise ArgumentError(
             f"nothing in this model can shrink: {are_frozen} ({reasons}); "
-            "print interpress.find_spaces(model, example) for all reasons, or exclude less"
+            "exclude less, or see 'Frozen reasons' in the documentation for what can be done"
         )
     return spaces
 
