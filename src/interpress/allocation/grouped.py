@@ -13,7 +13,7 @@ import torch
 
 from interpress.allocation.problem import Problem, Widths, spread
 from interpress.selection.orders import ChannelOrder, Orders
-from interpress.spaces.cost import Meter
+from interpress.spaces.meter import Meter
 
 
 def grouped(problem: Problem, groups: Sequence[tuple[str, ...]]) -> Problem:

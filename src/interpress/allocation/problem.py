@@ -13,7 +13,7 @@ from interpress.checks import is_whole
 from interpress.errors import ArgumentError
 from interpress.selection.orders import Orders
 from interpress.spaces.channel_space import ChannelSpace
-from interpress.spaces.cost import Meter
+from interpress.spaces.meter import Meter
 from interpress.spaces.spaces import Spaces
 
 Widths = dict[str, int]

@@ -40,12 +40,14 @@ def find_spaces(
 def _without_shared_memory(spaces: Spaces) -> Spaces:
     """Freeze the spaces of parameters that are views of the same memory.
 
-    Surgery gives every parameter memory of its own, so such a tie would be lost.
+    Surgery gives every parameter memory of its own, so such a tie would be lost. Equal biases may
+    share memory by accident, as in files that hold equal tensors once.
     """
     tensors = {
         name: tensor
         for name, tensor in spaces.program.parameters().items()
-        if tensor.numel() and has_values(tensor) and name in spaces.trace.weights
+        if tensor.ndim > 1 and tensor.numel() and has_values(tensor)
+        if name in spaces.trace.weights
     }
     starts = sorted(tensors, key=lambda name: (str(tensors[name].device), tensors[name].data_ptr()))
     reasons: dict[str, str] = {}

@@ -20,7 +20,8 @@ from interpress.allocation.problem import Problem, Widths
 from interpress.lowrank.layers import FactorableLayer
 from interpress.lowrank.spectra import Spectra
 from interpress.refit.layer_pair import kept_outputs
-from interpress.spaces.cost import LayerSizes, Meter
+from interpress.spaces.cost import LayerSizes
+from interpress.spaces.meter import Meter
 from interpress.surgery.cut import Cut
 
 _GRAIN = 64  # one step is a 64th of a space or rank, fine enough for any budget

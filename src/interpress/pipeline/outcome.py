@@ -34,6 +34,10 @@ from interpress.spaces.cost import Cost
 from interpress.spaces.spaces import Spaces
 
 _CURVE_POINTS = 50
+_NOT_CERTIFIED = (
+    "The certificate of error= is about T. The refit replaced the weights that absorb T, so it "
+    "does not cover this network."
+)
 _ONNX_EXAMPLES = 16  # that two ONNX files are compared on
 
 
@@ -171,11 +175,8 @@ class Outcome:
         notes = [] if self.part is None else [self._of_part(self.part)]
         notes += self.network.warnings
         budget = self.options.budget
-        if budget is not None and budget.kind == "error" and self.network.refit_kept:
-            notes.append(
-                "The certificate of error= is about T. The refit replaced the weights that absorb "
-                "T, so it does not cover this network."
-            )
+        if self.network.refit_kept and budget is not None and budget.kind == "error":
+            notes.append(_NOT_CERTIFIED)
         if self.network.plan.kept == {} and not self.network.ranks:
             notes.append("Nothing was removed: no smaller network meets what was asked for.")
         if self.network.comparison is not None:
@@ -186,10 +187,8 @@ class Outcome:
             notes.append(str(self.network.distillation))
         untrusted = [name for name in self.orders.untrusted if name not in self.network.plan.kept]
         if untrusted:
-            notes.append(
-                f"Left whole, because the examples say too little about them: "
-                f"{', '.join(untrusted)} ({self.orders.untrusted[untrusted[0]]})."
-            )
+            names, why = ", ".join(untrusted), self.orders.untrusted[untrusted[0]]
+            notes.append(f"Left whole, because the examples say too little: {names} ({why}).")
         return tuple(notes)
 
     @cached_property
