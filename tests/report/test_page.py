@@ -180,7 +180,7 @@ def test_what_is_left_whole_for_want_of_examples_has_that_reason(folder: Path) -
     assert f"1 space could shrink and stayed whole, {few}" in words["verdict"]
     cheap = f"because channels elsewhere cost less to remove: {second['name']}."
     assert f"1 space could shrink and stayed whole, {cheap}" in words["verdict"]
-    assert f"the examples say too little: {first['name']} (30 rows" in words["frozen"]
+    assert f"say too little about them: {first['name']} (30 rows" in words["frozen"]
 
 
 def test_spaces_that_are_frozen_for_other_reasons_are_not_called_outputs(folder: Path) -> None:
