@@ -26,7 +26,7 @@ SHARED_SIZES = {"bert", "detr", "t5"}
 """In their code, one attribute is the size of keys and of values. A program has two numbers."""
 FIXED_SIZES = {"c2psa", "llama", "qwen3"}
 """Their code has a size that cannot be changed from outside. In a program it can."""
-OTHER_WIDTHS = {"bert", "t5", "c2psa"}
+OTHER_WIDTHS = {"bert", "c2psa", "detr", "t5"}
 BUDGETS = {"recurrent": 0.9}
 pytestmark = pytest.mark.filterwarnings(
     "ignore::interpress.MemorizedWarning", "ignore:The tensor attributes self:UserWarning"
