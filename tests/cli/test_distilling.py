@@ -83,7 +83,7 @@ def test_the_page_of_a_distilled_network_says_what_evaluation_data_showed(shell:
     assert plan["evaluation"]["examples"] == 120
     assert plan["evaluation"]["in_common"] == 0
     page = Path("closer/report.html").read_text()
-    assert "no evaluation example calibrated or distilled it" in page
+    assert "no evaluation example was used to calibrate or distil it" in page
 
 
 def test_evaluation_on_the_data_that_made_the_network_is_noticed(shell: Shell) -> None:
@@ -111,4 +111,4 @@ def test_examples_that_calibrated_count_after_a_distillation_on_others(shell: Sh
     plan = json.loads(Path("closer/plan.json").read_text())
     assert plan["evaluation"]["in_common"] == 170
     words = " ".join(shell.out.split())
-    assert "170 of the 290 evaluation examples calibrated or distilled it" in words
+    assert "170 of the 290 evaluation examples were used to calibrate or distil it" in words

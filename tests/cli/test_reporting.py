@@ -94,7 +94,7 @@ def test_given_weights_are_recorded(shell: Shell, folders: list[str]) -> None:
     assert check.passed
     assert shell("compress", *MODEL, "--width", "0.5", "--out", "c", "--evaluation", MODEL[-1]) == 0
     text = " ".join(shell.out.split())
-    assert "No: 120 of the 120 evaluation examples calibrated or distilled it." in text
+    assert "No: 120 of the 120 evaluation examples were used to calibrate or distil it." in text
 
 
 def test_a_ruined_point_of_a_curve_is_named(shell: Shell) -> None:

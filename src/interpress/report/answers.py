@@ -118,7 +118,10 @@ def _how(facts: Facts) -> str:
         text += f", and how well both predict the text ({term('perplexity')})"
     if judged["accuracy"] is None:
         return text + "; no labels were needed."
-    return text + ", and both were compared with labels. No label made the smaller network."
+    return (
+        text
+        + ", and both were compared with labels. No labels were used to make the smaller network."
+    )
 
 
 def _changed(facts: Facts) -> str:
@@ -148,9 +151,8 @@ def _changed(facts: Facts) -> str:
             "about as likely; the verdict goes by the perplexity."
         )
         text += (
-            f" {term('perplexity', 'Perplexity')} rose from {before:.4g} to <b>{after:.4g}</b>."
-            if after >= before
-            else f" {term('perplexity', 'Perplexity')} fell from {before:.4g} to {after:.4g}."
+            f" {term('perplexity', 'Perplexity')}: {before:.4g} before, <b>{after:.4g}</b> after, "
+            f"{after / before:.3f} times."
         )
     if judged["accuracy"] is not None:
         before, after = judged["accuracy"]

@@ -43,13 +43,14 @@ def independence(facts: Facts) -> Check:
         return Check(rule, found, False, own, is_final=True)
     if common == 0:
         found = (
-            "Yes: no evaluation example calibrated or distilled it (equal inputs were looked for)."
+            "Yes: no evaluation example was used to calibrate or distil it (equal inputs were "
+            "looked for)."
         )
         return Check(rule, found, True)
     return Check(
         rule,
-        f"No: {count(common)} of the {count(number)} evaluation examples calibrated or distilled "
-        "it.",
+        f"No: {count(common)} of the {count(number)} evaluation examples were used to calibrate "
+        "or distil it.",
         False,
         f"Leave these {count(common)} examples out of the evaluation data, and measure again (with "
         "--evaluation).",
@@ -154,12 +155,12 @@ def surgery(facts: Facts) -> Check:
         *(["the refit"] if facts.record.get("refit_kept") else []),
         *(["the distillation"] if facts.record.get("distilled") else []),
     ]
-    before = f", before {' and '.join(later)} changed the weights further" if later else ""
+    after = f" {' and '.join(later).capitalize()} then changed the weights." if later else ""
     limit = facts.record.get("proof_limit")
     allowed = "" if limit is None else f"; at most {limit:.0e} is allowed for rounding"
     return Check(
-        "The surgery is exact: the projection identity holds.",
-        f"Yes{difference(facts.record['proof'])}{allowed}{before}.",
+        "Removing the channels made no mistake: the projection identity holds.",
+        f"Yes{difference(facts.record['proof'])}{allowed}.{after}",
         True,
     )
 

@@ -107,9 +107,9 @@ def checks(verdict: Verdict) -> str:
     note = (
         "The verdict follows from these rules alone: “ship” if none failed, “ship if one more "
         "measurement holds” if the one about the data is still open, “do not ship it as it is” if "
-        "any other did not pass. “Undecided” means that the measured run times vary too much to "
-        "tell; it changes no verdict. The limit of 5 % is a default; a limit that your application "
-        "has comes first."
+        "any other did not pass. If a run time is marked “undecided”, the measurements vary too "
+        "much to tell; that changes no verdict. The limits (5 %, or 1.05 times the perplexity) are "
+        "defaults; a limit that your application has comes first."
     )
     return section(
         "checks", "The rules behind the verdict", table(("rule", "found", ""), rows, kind="text"),
@@ -236,7 +236,7 @@ def frozen(facts: Facts) -> str:
     note = (
         f"{term('frozen', 'Frozen')} spaces keep all their channels, except those of attention "
         "heads that were dropped as a whole. The share is that of all FLOPs which no space can "
-        "reduce; where a layer reads a space that shrinks, it is 0."
+        "reduce; it is 0 where every layer of the space also depends on one that shrinks."
     )
     found = (
         table(

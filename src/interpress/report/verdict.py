@@ -112,11 +112,11 @@ def _change(facts: Facts) -> Check:
         worst, end = after / before, ""
         if interval := facts.judged["tokens"].get("interval"):
             worst = float(interval[1])
-            end = f"; at the worse end of the 95 % interval {worst:.4g} times"
+            end = f"; at the worse end of the 95 % interval {worst:.3f} times"
         return Check(
             f"The perplexity is at most {limit:.4g} times that of the original"
             f"{', at the worse end of the 95 % interval' if end else ''}.",
-            f"{after / before:.4g} times ({before:.4g} before, {after:.4g} after){end}.",
+            f"{after / before:.3f} times ({before:.4g} before, {after:.4g} after){end}.",
             worst <= limit,
             _larger(facts),
         )
@@ -139,13 +139,21 @@ def _tokens(facts: Facts) -> Iterator[Check]:
         return
     before, unigram = facts.perplexity[0], facts.judged["tokens"]["unigram"]
     texts = int(facts.judged["examples"])
-    yield Check(
-        f"It was judged on at least {ENOUGH_TEXTS} texts that the original predicts better than "
-        "the frequencies of their tokens do.",
-        f"{plural(texts, 'text')}; perplexity {before:.4g}, from the frequencies {unigram:.4g}.",
-        texts >= ENOUGH_TEXTS and before < unigram,
-        "Calibrate and judge on more text of the kind that the model is for.",
+    rule = (
+        f"It was judged on at least {ENOUGH_TEXTS} texts, and the original predicts them better "
+        "than the frequencies of their tokens do."
     )
+    found = f"{plural(texts, 'text')}; the original has perplexity {before:.4g} on them, and the "
+    found += f"frequencies of their tokens alone would have {unigram:.4g}"
+    if before >= unigram:
+        remedy = (
+            "The original itself does not predict these texts: check that weights, tokenizer and "
+            "texts belong together, and judge on texts of the kind that the model is for."
+        )
+        yield Check(rule, f"{found}: the original is of no use on them.", False, remedy)
+        return
+    remedy = "Calibrate and judge on more text of the kind that the model is for."
+    yield Check(rule, f"{found}.", texts >= ENOUGH_TEXTS, remedy)
 
 
 def _larger(facts: Facts, needed: float | None = None) -> str:
