@@ -220,8 +220,7 @@ def _plan(source: Path) -> tuple[dict[str, Any], str]:
     """Return the checked content of `plan.json`, and its text."""
     if not source.is_dir():
         raise StorageError(
-            f"{source} is not a folder; give the folder of a result (on the command line, it comes "
-            "before the model)"
+            f"{source} is not a folder; give the folder of a result, which holds {PLAN}"
         )
     for name in (PLAN, WEIGHTS):
         if not (source / name).is_file():

@@ -55,7 +55,7 @@ def test_several_arrays_are_keyword_inputs() -> None:
         (
             {"a": INPUTS, "b": INPUTS * torch.nan},
             None,
-            "6 examples of x: 'b' hold NaN or Inf, the first is example 0",
+            "6 examples of x: 'b' with NaN or Inf, the first is example 0",
         ),
         ({"a": INPUTS, "b": torch.tensor(1.0)}, None, r"x: 'b' has shape \(\); give examples"),
         ({"a": INPUTS}, "c", "no 'c'; it holds a"),

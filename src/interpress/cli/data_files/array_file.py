@@ -16,6 +16,7 @@ from torch import Tensor
 from interpress.cli.data_files.data_file import LABEL_NAMES, DataFile
 from interpress.cli.data_options import DataOptions
 from interpress.errors import DataError
+from interpress.tables.text_table import counted
 
 
 class ArrayFile(DataFile):
@@ -82,8 +83,8 @@ def _check_values(array: str, values: Tensor, is_single: bool) -> None:
         is_bad = ~values.flatten(1).isfinite().all(1) if values.ndim > 1 else ~values.isfinite()
         bad = is_bad.nonzero()[:, 0].tolist()
         raise DataError(
-            f"{len(bad)} examples of {array} hold NaN or Inf, the first is example {bad[0]} "
-            "(counted from 0); remove them"
+            f"{counted(len(bad), 'example')} of {array} with NaN or Inf, the first is example "
+            f"{bad[0]} (counted from 0); remove what has no finite values"
         )
     if values.dtype == torch.uint8:
         raise DataError(
