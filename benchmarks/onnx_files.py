@@ -133,7 +133,8 @@ def _images(options: argparse.Namespace, file: Path) -> Tensor:
         return torch.rand(40, 3, _QUICK_SIZE, _QUICK_SIZE, generator=generator)
     import pyarrow.parquet as pq
 
-    paths = sorted(options.data.glob("*.parquet"))
+    samples = options.data / "imagenet-samples"
+    paths = sorted((samples if samples.is_dir() else options.data).glob("*.parquet"))
     if not paths:
         raise ExperimentError(f"{options.data} has no *.parquet; give a folder of photographs")
     cells = pq.ParquetDataset(paths).read(columns=["img"])["img"].to_pylist()

@@ -84,6 +84,7 @@ def test_the_page_of_a_distilled_network_says_what_evaluation_data_showed(shell:
     assert plan["evaluation"]["in_common"] == 0
     page = Path("closer/report.html").read_text()
     assert "no evaluation example was used to calibrate or distil it" in page
+    assert "Before the distillation, the same examples gave:" in page
 
 
 def test_evaluation_on_the_data_that_made_the_network_is_noticed(shell: Shell) -> None:

@@ -87,9 +87,14 @@ def distill(
             before, trained = used_examples(plan), set(hashes_of(read))
             if others is not None:
                 assert options.evaluation is not None
-                networks = original, distilled.model
-                agreement = compare(networks, others, None, output, options.evaluation)
-                notes = [str(distilled.distillation)]
+                before_training, agreement = (
+                    compare((original, network), others, None, output, options.evaluation)
+                    for network in (smaller, distilled.model)
+                )
+                notes = [
+                    str(distilled.distillation),
+                    f"Before the distillation, the same examples gave: {before_training}.",
+                ]
                 used = None if before is None else before | trained
                 judged = evaluation_record(agreement, notes, used, CalibrationSet(others, original))
             known = None if before is None else as_text(before | trained)
