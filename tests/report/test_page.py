@@ -36,6 +36,7 @@ def test_the_six_questions_are_answered_with_the_numbers_of_the_result(
     top = words["verdict"]
     assert top.startswith("✓ Ship it: all checks passed")
     assert "What was compressed? DigitNet , a network with 58.5 k parameters" in top
+    assert "An input of 1 x 8 x 8 numbers gives an output of 10 numbers." in top
     assert f"{result.flops:.1%}".replace("%", " %") + " of the FLOPs" in top
     assert "asked for as flops=0.3 with the method preserve" in top
     assert "Both networks ran on 597 examples of evaluation data" in top

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from interpress.report.facts import Facts
 from interpress.report.markup import definitions, escape, items, paragraph
@@ -12,6 +13,7 @@ from interpress.report.verdict import Verdict
 
 _UNCHANGED = 0.99  # of the memory, from which it is said to stay
 _CLEARLY = 0.01  # below the budget, from which the page says why less is left
+_MOST_SHAPES = 4  # of inputs and outputs, together, that the first answer names
 _LISTED = 3  # reasons that a sentence names; the section below has all of them
 _MARKS = {"ship": "✓", "confirm": "✓", "look": "!", "stop": "✕"}
 
@@ -41,11 +43,35 @@ def _what(facts: Facts) -> str:
         f"a network with {short(parameters).strip()} {term('parameters')} and "
         f"{short(flops).strip()} {term('flops')} per example"
     )
-    sentence = ", ".join(parts) + "."
+    sentence = ", ".join(parts) + "." + _interface(facts)
     digest = (facts.extra.get("digests") or {}).get("original")
     if digest:
         sentence += f" Weights: {term('fingerprint')} <code>{digest[:12]}…</code>"
     return sentence
+
+
+def _interface(facts: Facts) -> str:
+    """Return what the network takes and gives per example, in shapes; empty if it is not known."""
+    output = facts.record.get("output") or {}
+    inputs = _shapes_in(output.get("example"))
+    outputs = [sums[0] for sums in output.get("sums") or []]
+    if not inputs or not outputs or len(inputs) + len(outputs) > _MOST_SHAPES:
+        return ""
+    taken, given = (
+        " and ".join(" x ".join(map(str, shape[1:])) or "1" for shape in shapes)
+        for shapes in (inputs, outputs)
+    )
+    return f" An input of {taken} numbers gives an output of {given} numbers."
+
+
+def _shapes_in(described: Any) -> list[list[int]]:
+    """Return the shapes of all tensors in the description of an example."""
+    if isinstance(described, dict) and "shape" in described:
+        return [described["shape"]]
+    if not isinstance(described, dict | list):
+        return []
+    parts = described.values() if isinstance(described, dict) else described
+    return [shape for part in parts for shape in _shapes_in(part)]
 
 
 def _to_what(facts: Facts) -> str:
