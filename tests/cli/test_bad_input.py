@@ -70,6 +70,8 @@ CASES: dict[str, tuple[tuple[str, ...], Callable[[], object], str]] = {
     # the model
     "no colon": (model("nets.py"), _nothing, "give nets.py:FUNCTION, of small"),
     "missing file": (model("nowhere.py:small"), _nothing, "nowhere.py is not a file"),
+    "no model of transformers": (
+        changed(save_pretrained="hf"), _nothing, "--save-pretrained is for models of transformers"),
     "missing module": (model("no.such.module:small"), _nothing, "cannot be imported"),
     "missing function": (model("nets.py:large"), _nothing, "no 'large'; it has"),
     "not a function": (model("nets.py:NUMBER"), _nothing, "not a function but of type int"),

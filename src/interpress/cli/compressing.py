@@ -60,11 +60,7 @@ def compress(
     _check(options)
     with process_group() as processes, model_output_aside(as_json):
         network = load_model(model)
-        if options.pretrained is not None and not has_config(network):
-            raise ArgumentError(
-                f"--save-pretrained is for models of transformers, and {type(network).__name__} is "
-                "none; leave it out: --out writes the result"
-            )
+        _check_pretrained(options, network)
         batches = open_batches(data, model, network)
         evaluation = None
         if options.evaluation is not None:
@@ -167,6 +163,15 @@ def _check(options: CompressOptions) -> None:
         raise StorageError(f"{options.pretrained} exists already; pass --force to replace it")
     if options.compute_on is not None:
         checked_device(options.compute_on, "--compute-on")
+
+
+def _check_pretrained(options: CompressOptions, network: nn.Module) -> None:
+    """Check that `--save-pretrained` can be obeyed."""
+    if options.pretrained is not None and not has_config(network):
+        raise ArgumentError(
+            f"--save-pretrained is for models of transformers, and {type(network).__name__} is "
+            "none; leave it out: --out writes the result"
+        )
 
 
 def _result_record(result: interpress.Result, folder: Path) -> dict[str, Any]:
